@@ -1,0 +1,30 @@
+# Every target works from a fresh clone: the environment in .venv is made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(VENV)/.ready
+
+# torch goes first and pinned: an open range would pull several GB of CUDA packages.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "reprl needs Python 3.11, 3.12 or 3.13, found %d.%d: make PYTHON=python3.11 setup" % v)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+test: setup
+	$(BIN)/python -m pytest
+
+# mypy cannot follow the editable install's package mapping, so it gets a tree of links that mirrors it.
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/typed && mkdir -p build/typed/reprl
+	ln -s $(CURDIR)/reprl/* $(CURDIR)/envs $(CURDIR)/conf $(CURDIR)/analysis build/typed/reprl/
+	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p reprl
+
+clean:
+	rm -rf build dist *.egg-info

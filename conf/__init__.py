@@ -1,0 +1,1 @@
+"""Hydra groups, installed as reprl.conf; pkg://reprl.conf needs this file."""

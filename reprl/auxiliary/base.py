@@ -1,0 +1,77 @@
+"""The auxiliary loss's interface: a batch and the encoder in, named terms out.
+
+The update calls `setup` once before the optimizer is built, `forward` for each minibatch and
+`after_step` after each optimizer step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import Tensor, nn
+
+from reprl.augmentation.base import Augmentation
+from reprl.encoders.base import Encoder, EncoderOutput
+
+
+@dataclass
+class Batch:
+    """One minibatch as an auxiliary loss sees it; B samples."""
+
+    observations: Tensor  # (B, stack, H, W) uint8, as the policy was trained on (augmented for RAD)
+    actions: Tensor  # (B,) int64
+    rewards: Tensor  # (B,) float32
+    returns: Tensor  # (B,)
+    advantages: Tensor  # (B,)
+    episode_starts: Tensor  # (B,) bool: this observation is the first of its episode
+    env_index: Tensor  # (B,) int64
+    time_index: Tensor  # (B,) int64, position in the rollout
+    output: EncoderOutput  # this minibatch, encoded once, with gradient
+    policy: ActorCriticPolicy
+    log_probs: Tensor  # (B, n_actions) of the current policy, with gradient
+    values: Tensor  # (B,) of the current value head, with gradient
+    generator: torch.Generator  # the auxiliary losses' own random stream
+    at: Callable[[int], tuple[Tensor, Tensor]] = field(repr=False)
+    # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
+    # neighbour lies outside the memory or across an episode end; such rows are the sample itself.
+
+    def images(self, observations: Tensor | None = None) -> Tensor:
+        """Observations as the encoder takes them: float32 in [0, 1]."""
+        return (self.observations if observations is None else observations).float() / 255.0
+
+
+@dataclass
+class Context:
+    """What a loss may size its heads by, and copy for a momentum encoder."""
+
+    encoder: Encoder
+    policy: ActorCriticPolicy
+    observation_space: spaces.Box
+    action_space: spaces.Discrete
+    augmentation: Augmentation | None
+    history: int = 0  # how far at() can look ahead or back; set from AuxiliaryLoss.reach
+
+
+class AuxiliaryLoss(nn.Module):
+    """A named dict of loss terms with one weight each."""
+
+    weights: Mapping[str, float]  # term -> coefficient already multiplied through its nesting
+    reach: int = 0  # the largest |offset| this loss asks of Batch.at
+
+    def setup(self, context: Context) -> None:
+        """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        """Return one scalar per term; the keys are exactly those of `weights`."""
+        raise AssertionError(f"{type(self).__name__} must define forward()")
+
+    def after_step(self) -> None:
+        """Move momentum copies; called once after each optimizer step."""
+
+    def momentum_parameters(self) -> list[nn.Parameter]:
+        """Parameters that follow by averaging and never take a gradient."""
+        return [p for p in self.parameters() if not p.requires_grad]

@@ -1,0 +1,49 @@
+"""The encoder's interface: images in; features, feature map and attention out.
+
+Everything after the rollout (policy heads, auxiliary losses, attention tools) sees an agent's
+representation only through `Encoder.encode` and `Encoder.project`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import Tensor
+
+
+@dataclass
+class EncoderOutput:
+    """What one forward pass of an encoder gives; B images, F features, C channels, K masks."""
+
+    features: Tensor  # (B, F), what the policy and value heads read
+    feature_map: Tensor  # (B, C, h, w), the trunk's last map, after the mask where one is applied
+    attention: Tensor | None  # (B, K, h, w) in [0, 1] before the floor, or None without a mask
+
+
+class Encoder(BaseFeaturesExtractor):
+    """An SB3 features extractor that can also say where it looked."""
+
+    def encode(self, images: Tensor) -> EncoderOutput:
+        """Encode float images (B, C, H, W) in [0, 1]."""
+        raise AssertionError(f"{type(self).__name__} must define encode()")
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.encode(images).features
+
+    def project(self, attention: Tensor, size: int | tuple[int, int]) -> Tensor:
+        """Spread (B, K, h, w) cells over (B, K, H, W) pixels through the receptive field."""
+        raise AssertionError(f"{type(self).__name__} must define project()")
+
+    @torch.no_grad()
+    def dry_output(self) -> EncoderOutput:
+        """The output for one black image: how heads learn the shapes they must fit."""
+        shape = self._observation_space.shape
+        assert shape is not None
+        device = next(self.parameters()).device
+        training = self.training
+        self.eval()
+        output = self.encode(torch.zeros(1, *shape, device=device))
+        self.train(training)
+        return output

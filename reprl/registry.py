@@ -1,0 +1,53 @@
+"""Names to parts: resolves `encoder="nature"` or `{"_target_": ...}` through the YAML in conf/.
+
+The Hydra application and plain Python scripts build their parts from the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+
+from reprl.errors import UserError, unknown
+
+Spec = str | Mapping[str, Any]
+
+
+def names(group: str) -> list[str]:
+    """The names a group offers, from the YAML files of the package."""
+    folder = resources.files("reprl.conf") / group
+    return sorted(
+        f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")
+    )
+
+
+def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
+    """Turn a name or a mapping into a plain dict with `_target_`, or None for nothing."""
+    if spec is None or spec == "none":
+        return None
+    if isinstance(spec, str):
+        if spec not in names(group):
+            raise unknown(group, spec, names(group))
+        text = (resources.files("reprl.conf") / group / f"{spec}.yaml").read_text()
+        spec = OmegaConf.to_container(OmegaConf.create(text), resolve=True)  # type: ignore[assignment]
+    if not isinstance(spec, Mapping):
+        raise UserError(f"{group} must be a name or a mapping with _target_, got {spec!r}.")
+    plain = {str(k): v for k, v in spec.items()}
+    return plain if plain.get("_target_") else None
+
+
+def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
+    """Call the spec's `_target_` with its other keys; nested specs are left to the target."""
+    arguments = {k: v for k, v in spec.items() if k != "_target_"}
+    try:
+        target = get_object(spec["_target_"])
+    except Exception as error:
+        raise UserError(f"{group}: cannot import _target_ '{spec['_target_']}': {error}") from error
+    try:
+        return target(**extra, **arguments)
+    except TypeError as error:
+        raise UserError(f"{group} '{spec['_target_']}': {error}.") from error
