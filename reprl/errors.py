@@ -1,4 +1,4 @@
-"""The one exception for wrong user input, with the sentence helpers that name the nearest spelling."""
+"""The one exception for wrong user input, and helpers that name the nearest right spelling."""
 
 import difflib
 from collections.abc import Iterable
