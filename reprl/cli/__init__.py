@@ -1,1 +1,85 @@
-"""."""
+"""The `reprl` command: finds the module of the named command and turns errors into exit codes.
+
+Exit codes: 0 done, 1 failed or diverged, 2 the user's input, 130 and 143 interrupted.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from reprl.errors import UserError, nearest
+
+ORDER = ("train", "resume", "evaluate", "attention", "report", "verify", "runs", "diff")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the console script and `python -m reprl` both end here."""
+    # Threads that spin after a parallel region steal the cores from the env workers, and the
+    # OpenMP runtime reads these only once, when torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        return dispatch(arguments)
+    except UserError as error:
+        print(f"reprl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("reprl: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `reprl list | head` is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Call `run` of the module named by the first argument."""
+    found = commands()
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview(found))
+        return 0
+    if arguments[0] == "--version":
+        from reprl import __version__
+
+        print(f"reprl {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in found:
+        raise UserError(
+            f"there is no command '{name}': choose from {', '.join(found)}.{nearest(name, found)}"
+        )
+    return int(importlib.import_module(f"reprl.cli.{name}").run(rest))
+
+
+def commands() -> dict[str, str]:
+    """Every command with its one line of help, read without importing the command."""
+    found: dict[str, str] = {}
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        text = _help(file)
+        if text is not None:
+            found[file.stem] = text
+    first = [name for name in ORDER if name in found]
+    return {name: found[name] for name in first + [n for n in found if n not in first]}
+
+
+def overview(found: dict[str, str]) -> str:
+    """The page `reprl --help` prints."""
+    width = max(map(len, found), default=0)
+    lines = ["reprl COMMAND [DIR...] [key=value ...]", ""]
+    lines += [f"  {name:<{width}}  {text}" for name, text in found.items()]
+    return "\n".join([*lines, "", "`reprl COMMAND --help` shows the keys of a command."])
+
+
+def _help(file: Path) -> str | None:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        named = any(isinstance(t, ast.Name) and t.id == "HELP" for t in targets)
+        if named and isinstance(node.value, ast.Constant):  # type: ignore[union-attr]
+            return str(node.value.value)  # type: ignore[union-attr]
+    return None

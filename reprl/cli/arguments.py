@@ -1,0 +1,142 @@
+"""Arguments of the small commands: run folders by position, `key=value` for everything else."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from reprl.errors import UserError, nearest, unknown
+
+Kind = Literal["text", "int", "float", "bool", "list"]
+Folders = Literal["none", "one", "many"]
+
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One `key=value` a command understands; `low` and `high` are both allowed values."""
+
+    default: Any
+    help: str
+    kind: Kind = "text"
+    choices: Callable[[], Iterable[str]] | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def range(self) -> str:
+        """What the key accepts, in words, or an empty string where anything goes."""
+        if self.low is not None and self.high is not None:
+            return f"from {self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f"at least {self.low:g}"
+        return f"at most {self.high:g}" if self.high is not None else ""
+
+
+def parse(
+    command: str, arguments: list[str], keys: Mapping[str, Key], folders: Folders
+) -> tuple[list[Path], dict[str, Any]]:
+    """Split the command line into existing folders and typed values; defaults fill the rest."""
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(usage(command, keys, folders))
+        raise SystemExit(0)
+    paths: list[Path] = []
+    values = {name: key.default for name, key in keys.items()}
+    given: set[str] = set()
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if argument.startswith("-"):
+            raise UserError(
+                f"reprl {command} has no option '{argument}': values are given as key=value."
+            )
+        if equals and not Path(argument).is_dir():
+            if name not in keys:
+                raise UserError(f"reprl {command} has no key '{name}': {_offer(name, keys)}")
+            if name in given:
+                raise UserError(f"{name} is given twice on the command line.")
+            given.add(name)
+            values[name] = convert(name, text, keys[name])
+        else:
+            paths.append(_folder(command, argument, keys, folders))
+    if folders == "one" and len(paths) != 1:
+        raise UserError(f"reprl {command} takes exactly one run folder, got {len(paths)}.")
+    if folders == "many" and not paths:
+        raise UserError(f"reprl {command} takes at least one run folder, got none.")
+    return paths, values
+
+
+def convert(name: str, text: str, key: Key) -> Any:
+    """Turn the text after the equals sign into the key's kind, within its choices and range."""
+    if text in ("null", "none", "") and key.default is None:
+        return None
+    if key.kind == "list":
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        if not items:
+            raise UserError(f"{name}= is empty: give one value, or several with commas.")
+        return [_choice(name, item, key) for item in items]
+    if key.kind == "text":
+        return _choice(name, text, key)
+    if key.kind == "bool":
+        if text.lower() not in TRUE + FALSE:
+            raise UserError(f"{name}={text} is not {EXPECTED['bool']}.")
+        return text.lower() in TRUE
+    try:
+        value = int(text.replace("_", "")) if key.kind == "int" else float(text)
+    except ValueError:
+        raise UserError(f"{name}={text} is not {EXPECTED[key.kind]}.") from None
+    outside = (key.low is not None and value < key.low) or (
+        key.high is not None and value > key.high
+    )
+    if not math.isfinite(value) or outside:
+        raise UserError(f"{name}={text} must be {key.range or 'finite'}.")
+    return value
+
+
+def usage(command: str, keys: Mapping[str, Key], folders: Folders) -> str:
+    """The help page of a command: what it does, how it is called, its keys."""
+    place = {"none": "", "one": " DIR", "many": " DIR..."}[folders]
+    lines = [f"reprl {command}{place} [key=value ...]", "", help_of(command), ""]
+    width = max((len(name) for name in keys), default=0)
+    for name, key in keys.items():
+        default = ",".join(map(str, key.default)) if isinstance(key.default, list) else key.default
+        default = str(default).lower() if isinstance(default, bool) else default
+        notes = [key.range] if key.range else []
+        notes += [f"default {default}"] if default is not None else []
+        lines.append(f"  {name:<{width}}  {key.help}" + (f" ({', '.join(notes)})" if notes else ""))
+    return "\n".join(lines).rstrip()
+
+
+def help_of(command: str) -> str:
+    """The one line a command says about itself."""
+    try:
+        return str(importlib.import_module(f"reprl.cli.{command}").HELP)
+    except ModuleNotFoundError:
+        return ""
+
+
+def _choice(name: str, item: str, key: Key) -> str:
+    if key.choices is not None:
+        allowed = list(key.choices())
+        if item not in allowed:
+            raise unknown(f"value of {name}", item, allowed)
+    return item
+
+
+def _folder(command: str, argument: str, keys: Mapping[str, Key], folders: Folders) -> Path:
+    path = Path(argument).expanduser()
+    if folders == "none":
+        raise UserError(f"reprl {command} takes no folder, got '{argument}': {_offer('', keys)}")
+    if not path.is_dir():
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise UserError(f"there is no folder '{argument}'.{nearest(path.name, siblings)}")
+    return path
+
+
+def _offer(name: str, keys: Mapping[str, Key]) -> str:
+    return f"choose from {', '.join(keys) or 'nothing'}.{nearest(name, keys)}"
