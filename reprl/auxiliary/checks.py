@@ -1,0 +1,43 @@
+"""Range checks for the losses' settings: a wrong value is refused before anything is built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from reprl.errors import UserError, unknown
+
+
+def number(
+    loss: str, key: str, value: Any, *, low: float = -math.inf, high: float = math.inf
+) -> float:
+    """A finite number in [low, high], or a UserError that names the key."""
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or not low <= value <= high:
+        raise UserError(
+            f"auxiliary loss '{loss}': {key}={value!r} must be a number {_range(low, high)}."
+        )
+    return float(value)
+
+
+def whole(loss: str, key: str, value: Any, *, low: int) -> int:
+    """A whole number of at least low, or a UserError that names the key."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+        raise UserError(
+            f"auxiliary loss '{loss}': {key}={value!r} must be a whole number of at least {low}."
+        )
+    return value
+
+
+def one_of(loss: str, key: str, value: Any, allowed: Iterable[str]) -> str:
+    """One of the allowed words, or a UserError with the nearest spelling."""
+    if value not in (words := list(allowed)):
+        raise unknown(f"{key} of auxiliary loss '{loss}'", str(value), words)
+    return str(value)
+
+
+def _range(low: float, high: float) -> str:
+    if math.isinf(high):
+        return f"of at least {low:g}" if math.isfinite(low) else "that is finite"
+    return f"between {low:g} and {high:g}"
