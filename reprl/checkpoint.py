@@ -1,0 +1,260 @@
+"""Checkpoints: after an update, the whole state of a run goes to disk, and back into a model.
+
+A checkpoint is a folder `checkpoints/<step>/` of safetensors and JSON with a manifest of hashes. It
+appears under its name only when every byte of it is on the disk, so a kill at any moment leaves the
+one before intact. Nothing in it is executed on loading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
+
+from reprl import __version__
+from reprl.errors import UserError
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+FORMAT = 1
+PARTS = ("parameters", "optimizer", "state")
+FILES = (*(f"{part}.safetensors" for part in PARTS), "state.json")
+
+
+@dataclass
+class Stored:
+    """A checkpoint read back: what `model.restore` takes, and what the training loop kept."""
+
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Tensor]
+    meta: dict[str, Any]
+    loop: dict[str, Any]  # the training loop's own state: open averages, best score
+    path: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.path.name)
+
+
+def save(
+    model: BaseAlgorithm,
+    folder: str | Path,
+    *,
+    keep: int | None = None,
+    protect: tuple[int, ...] = (),
+    loop: dict[str, Any] | None = None,
+) -> Path:
+    """Write `folder/checkpoints/<step>`, then drop all but the newest `keep` and the protected."""
+    captured = model.capture()  # type: ignore[attr-defined]
+    place = Path(folder) / "checkpoints"
+    place.mkdir(parents=True, exist_ok=True)
+    for leftover in place.glob(".*"):  # a kill inside an earlier write
+        shutil.rmtree(leftover, ignore_errors=True)
+    name = f"{model.num_timesteps:012d}"
+    draft = place / f".{name}.draft"
+    draft.mkdir()
+    layouts: dict[str, dict[str, list[int]]] = {}
+    hashes: dict[str, str] = {}
+    for part in PARTS:
+        flat, layouts[part] = _flatten(getattr(captured, part))
+        hashes[f"{part}.safetensors"] = _write(
+            draft / f"{part}.safetensors", tensors_to_bytes(flat)
+        )
+    record = {"meta": captured.meta, "layouts": layouts, "loop": loop or {}}
+    text = json.dumps(record, sort_keys=True, indent=1, allow_nan=True)
+    hashes["state.json"] = _write(draft / "state.json", text.encode())
+    manifest = {
+        "format": FORMAT,
+        "step": model.num_timesteps,
+        "sha256": hashes,
+        "reprl": __version__,
+        "torch": torch.__version__,
+        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    _write(draft / "manifest.json", json.dumps(manifest, indent=1).encode())
+    _sync(draft)
+    final = place / name
+    if final.exists():  # a damaged one that the run has reached again
+        os.replace(final, place / f".{name}.old")
+    os.replace(draft, final)
+    _sync(place)
+    if keep is not None:
+        _prune(place, keep, protect)
+    return final
+
+
+def load(folder: str | Path, env: VecEnv | None = None, *, step: int | None = None) -> Any:
+    """Rebuild the model of a run's newest (or the given) checkpoint, exactly as it was saved."""
+    from reprl.algorithms import rebuild
+
+    stored = read(folder, step)
+    model = rebuild(stored.meta, env)
+    require_same_shapes(model, stored)
+    model.restore(stored)
+    return model
+
+
+def read(folder: str | Path, step: int | None = None) -> Stored:
+    """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
+    candidates = _candidates(Path(folder), step)
+    for position, path in enumerate(candidates):
+        try:
+            return _read(path)
+        except Damaged as damage:
+            if position + 1 == len(candidates):
+                raise UserError(f"checkpoint {path} is damaged: {damage}.") from None
+            before = candidates[position + 1].name
+            print(
+                f"WARNING: checkpoint {path} is damaged ({damage}); going back to {before}.",
+                file=sys.stderr,
+            )
+    raise AssertionError("there is always a candidate")
+
+
+def steps(folder: str | Path) -> list[int]:
+    """The steps of a run's checkpoints, oldest first, whole or damaged."""
+    place = Path(folder) / "checkpoints"
+    return sorted(int(p.name) for p in place.glob("[0-9]*") if p.name.isdigit() and p.is_dir())
+
+
+def verify(path: Path) -> dict[str, str]:
+    """Check every file of one checkpoint against its manifest: file -> "ok" or what is wrong."""
+    manifest = _manifest(path)
+    found = {}
+    for file in FILES:
+        try:
+            _checked(path / file, manifest["sha256"])
+            found[file] = "ok"
+        except Damaged as damage:
+            found[file] = str(damage)
+    return found
+
+
+def require_same_shapes(model: BaseAlgorithm, stored: Stored) -> None:
+    """Refuse a checkpoint of another architecture, naming the first parameter that differs."""
+    ours = {name: tuple(t.shape) for name, t in model.capture().parameters.items()}  # type: ignore[attr-defined]
+    theirs = {name: tuple(t.shape) for name, t in stored.parameters.items()}
+    where = f"checkpoint {stored.path} is of another architecture"
+    for name in [*ours, *theirs]:
+        if name not in theirs:
+            raise UserError(f"{where}: it has no {name}, which the model has.")
+        if name not in ours:
+            raise UserError(f"{where}: it has {name}, which the model does not have.")
+        if ours[name] != theirs[name]:
+            raise UserError(
+                f"{where}: {name} is {theirs[name]} there and {ours[name]} in the model."
+            )
+
+
+class Damaged(Exception):
+    """A file of a checkpoint is missing or not what its manifest says."""
+
+
+def _candidates(folder: Path, step: int | None) -> list[Path]:
+    if not folder.exists():
+        raise UserError(f"there is no checkpoint '{folder}'.")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a run folder: reprl reads only its own format.")
+    if (folder / "manifest.json").exists() and step is None:
+        return [folder]
+    found = steps(folder)
+    if not found:
+        raise UserError(f"{folder} holds no reprl checkpoint: it has no checkpoints/<step> folder.")
+    if step is not None:
+        if step not in found:
+            raise UserError(
+                f"{folder} has no checkpoint at step {step}: choose from "
+                f"{', '.join(map(str, found))}."
+            )
+        return [folder / "checkpoints" / f"{step:012d}"]
+    return [folder / "checkpoints" / f"{s:012d}" for s in reversed(found)]
+
+
+def _read(path: Path) -> Stored:
+    manifest = _manifest(path)
+    data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
+    record = json.loads(data["state.json"])
+    parts = {
+        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), record["layouts"][part])
+        for part in PARTS
+    }
+    return Stored(**parts, meta=record["meta"], loop=record["loop"], path=path)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        written, hashes = manifest["format"], manifest["sha256"]
+    except FileNotFoundError:
+        raise Damaged("manifest.json is missing") from None
+    except (ValueError, KeyError, TypeError):
+        raise Damaged("manifest.json is not a manifest") from None
+    if written != FORMAT or not isinstance(hashes, dict):
+        raise UserError(
+            f"checkpoint {path} has format {written}; this version of reprl reads format {FORMAT}."
+        )
+    return dict(manifest)
+
+
+def _checked(path: Path, hashes: dict[str, str]) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise Damaged(f"{path.name} is missing") from None
+    if hashlib.sha256(data).hexdigest() != hashes.get(path.name):
+        raise Damaged(f"{path.name} does not match its checksum")
+    return data
+
+
+def _flatten(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+    # A tensor in another memory layout would come back C-contiguous, and convolutions round
+    # differently then: its strides are kept beside it.
+    flat = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    layouts = {n: list(t.stride()) for n, t in tensors.items() if not t.is_contiguous()}
+    return flat, layouts
+
+
+def _unflatten(flat: dict[str, Tensor], layouts: dict[str, list[int]]) -> dict[str, Tensor]:
+    for name, stride in layouts.items():
+        laid_out = torch.empty_strided(flat[name].shape, stride, dtype=flat[name].dtype)
+        flat[name] = laid_out.copy_(flat[name])
+    return flat
+
+
+def _prune(place: Path, keep: int, protect: tuple[int, ...]) -> None:
+    for step in steps(place.parent)[:-keep]:
+        if step not in protect:
+            # Renamed first: a kill between two deletions must not leave half a checkpoint.
+            trash = place / f".{step:012d}.trash"
+            os.replace(place / f"{step:012d}", trash)
+            shutil.rmtree(trash, ignore_errors=True)
+
+
+def _write(path: Path, data: bytes) -> str:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,149 @@
+"""Checkpoints: exact, atomic, checked; every kind of damage has its sentence."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from reprl import checkpoint
+from reprl.errors import UserError
+
+
+@dataclass
+class Captured:
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Tensor]
+    meta: dict[str, Any]
+
+
+@dataclass
+class FakeModel:
+    """What a checkpoint needs of a model, with every awkward kind of tensor."""
+
+    num_timesteps: int = 1024
+    width: int = 3
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def capture(self) -> Captured:
+        generator = torch.Generator().manual_seed(self.num_timesteps)
+        weight = torch.randn(4, self.width, 5, 5, generator=generator)
+        return Captured(
+            parameters={"weight": weight.to(memory_format=torch.channels_last)},
+            optimizer={"m": torch.tensor([float("nan"), float("inf"), -0.0])},
+            state={"obs": torch.arange(24, dtype=torch.uint8).view(2, 3, 4).transpose(1, 2)},
+            meta={"algorithm": "fake", "rate": 0.1 + 0.2},
+        )
+
+
+def write(folder: Path, *steps: int, **options: Any) -> list[Path]:
+    return [checkpoint.save(FakeModel(s), folder, **options) for s in steps]  # type: ignore[arg-type]
+
+
+def test_what_is_read_is_what_was_written_down_to_bits_and_strides(tmp_path: Path) -> None:
+    [path] = write(tmp_path, 1024, loop={"best": 1 / 3})
+    assert path == tmp_path / "checkpoints" / "000000001024"
+    truth, stored = FakeModel(1024).capture(), checkpoint.read(tmp_path)
+    for part in checkpoint.PARTS:
+        for name, tensor in getattr(truth, part).items():
+            back = getattr(stored, part)[name]
+            assert back.stride() == tensor.stride()
+            assert back.dtype == tensor.dtype
+            assert back.contiguous().numpy().tobytes() == tensor.contiguous().numpy().tobytes()
+    assert stored.meta == truth.meta
+    assert stored.loop == {"best": 1 / 3}
+
+
+def test_two_saves_of_one_state_are_byte_identical(tmp_path: Path) -> None:
+    [a], [b] = write(tmp_path / "a", 7), write(tmp_path / "b", 7)
+    for file in checkpoint.FILES:
+        assert (a / file).read_bytes() == (b / file).read_bytes()
+
+
+def test_the_newest_and_the_protected_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2, 3, 4, 5, keep=2, protect=(2,))
+    assert checkpoint.steps(tmp_path) == [2, 4, 5]
+    assert checkpoint.read(tmp_path).step == 5
+    assert checkpoint.read(tmp_path, step=2).step == 2
+    assert checkpoint.read(tmp_path / "checkpoints" / "000000000004").step == 4
+
+
+@pytest.mark.parametrize("file", [*checkpoint.FILES, "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_a_damaged_newest_falls_back_loudly(
+    tmp_path: Path, file: str, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, 10, 20)[1] / file
+    data = path.read_bytes()
+    if damage == "flip":
+        path.write_bytes(data[:-5] + bytes([data[-5] ^ 1]) + data[-4:])
+    elif damage == "truncate":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        path.unlink()
+    if file == "manifest.json" and damage == "flip":
+        path.write_bytes(b"[" + data)
+    assert checkpoint.read(tmp_path).step == 10
+    assert f"WARNING: checkpoint {path.parent} is damaged ({file}" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "checkpoints" / "000000000010")
+    with pytest.raises(UserError, match=r"is damaged: (manifest|parameters|optimizer|state)"):
+        checkpoint.read(tmp_path)
+
+
+def test_a_damaged_checkpoint_is_replaced_when_the_run_reaches_it_again(tmp_path: Path) -> None:
+    (write(tmp_path, 10, 20)[1] / "state.json").write_text("{}")
+    write(tmp_path, 20)
+    assert checkpoint.read(tmp_path).step == 20
+    assert set(checkpoint.verify(tmp_path / "checkpoints" / "000000000020").values()) == {"ok"}
+
+
+def test_a_crash_inside_a_write_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 10)
+    written: list[int] = []
+
+    def crash(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", crash)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, 20)
+    monkeypatch.undo()
+    assert checkpoint.read(tmp_path).step == 10
+    write(tmp_path, 20)
+    assert [p.name for p in sorted((tmp_path / "checkpoints").iterdir())] == [
+        "000000000010",
+        "000000000020",
+    ]
+
+
+def test_missing_and_foreign_checkpoints_have_their_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        checkpoint.read(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="holds no reprl checkpoint"):
+        checkpoint.read(tmp_path)
+    (tmp_path / "model.zip").write_bytes(b"PK")
+    with pytest.raises(UserError, match="is a file"):
+        checkpoint.read(tmp_path / "model.zip")
+    [path] = write(tmp_path, 10)
+    with pytest.raises(UserError, match="no checkpoint at step 11: choose from 10"):
+        checkpoint.read(tmp_path, step=11)
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(UserError, match="has format 99"):
+        checkpoint.read(tmp_path)
+
+
+def test_another_architecture_is_named_by_the_part_that_differs(tmp_path: Path) -> None:
+    write(tmp_path, 10)
+    with pytest.raises(UserError, match=r"weight is \(4, 3, 5, 5\) there and \(4, 2, 5, 5\)"):
+        checkpoint.require_same_shapes(FakeModel(width=2), checkpoint.read(tmp_path))  # type: ignore[arg-type]
