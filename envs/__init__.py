@@ -1,1 +1,49 @@
-"""."""
+"""The game: ALE Breakout and its variants as an SB3 VecEnv with ground truth and exact state.
+
+Names load on first use, so that worker processes start without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reprl.envs.objects import Box, Objects
+    from reprl.envs.processes import WorkerError
+    from reprl.envs.scripted import ScriptedAgent
+    from reprl.envs.variants import Effect, Part, Variant, find, suite, suites, variants
+    from reprl.envs.vector import AtariVecEnv, make_vec_env
+
+_HOME = {
+    "Box": "objects",
+    "Objects": "objects",
+    "WorkerError": "processes",
+    "ScriptedAgent": "scripted",
+    "AtariVecEnv": "vector",
+    "make_vec_env": "vector",
+}
+_VARIANTS = ("Effect", "Part", "Variant", "find", "suite", "suites", "variants")
+
+__all__ = [
+    "AtariVecEnv",
+    "Box",
+    "Effect",
+    "Objects",
+    "Part",
+    "ScriptedAgent",
+    "Variant",
+    "WorkerError",
+    "find",
+    "make_vec_env",
+    "suite",
+    "suites",
+    "variants",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'reprl.envs' has no attribute '{name}'")
+    home = "variants" if name in _VARIANTS else _HOME[name]
+    return getattr(import_module(f"reprl.envs.{home}"), name)

@@ -1,9 +1,14 @@
 """Named random streams: every random choice of reprl draws from one, none from global state."""
 
+from __future__ import annotations
+
 import zlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _key(names: tuple[str | int, ...]) -> list[int]:
@@ -20,6 +25,8 @@ def stream_seed(seed: int, *names: str | int) -> int:
     return int(numpy_stream(seed, *names).integers(2**63 - 1))
 
 
-def torch_stream(seed: int, *names: str | int, device: str = "cpu") -> "torch.Generator":
+def torch_stream(seed: int, *names: str | int, device: str = "cpu") -> torch.Generator:
     """A torch generator that depends only on the seed and the stream's name."""
+    import torch  # here, so that emulator workers start without it
+
     return torch.Generator(device=device).manual_seed(stream_seed(seed, *names))

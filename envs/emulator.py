@@ -1,0 +1,328 @@
+"""One game: ALE stepped with SB3's AtariWrapper semantics, a variant's effects and exact state.
+
+variant -> **emulator** -> rollout. The vector environment owns several of these, in this process
+or in worker processes; nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import ale_py
+import cv2
+import numpy as np
+from ale_py import roms
+
+from reprl.envs.objects import Objects, breakout_objects
+from reprl.envs.variants import Effect, Part, Variant
+from reprl.errors import UserError
+from reprl.seeding import numpy_stream
+
+SKIP = 4  # emulator frames an action lasts
+RAW = (210, 160)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all environments of one vector share; plain data, so that it travels to workers."""
+
+    game: str
+    training: bool
+    reward: str | float  # "clip", "raw" or a factor
+    sticky: float
+    stack: int
+    gap: int
+    size: int
+    noop_max: int
+    max_frames: int
+
+
+class Machine:
+    """The emulator as a variant's effects see it."""
+
+    def __init__(self, ale: ale_py.ALEInterface) -> None:
+        self._ale = ale
+        self._ram = np.zeros(128, np.uint8)
+        self.frame = 0  # frames since the game began
+
+    @property
+    def ram(self) -> np.ndarray:
+        """The 128 bytes now; a buffer that the next read overwrites."""
+        self._ale.getRAM(self._ram)
+        return self._ram
+
+    def write(self, index: int, value: int) -> None:
+        """Set one byte of the game's memory."""
+        self._ale.setRAM(index, int(value) & 0xFF)
+
+
+class Emulator:
+    """One environment; `reset` and `step` write the observation into `self.observation`."""
+
+    def __init__(self, settings: Settings, variant: Variant, seed: int, index: int) -> None:
+        self.settings = settings
+        self.index = index
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the banner is printed
+        self.ale = ale_py.ALEInterface()
+        # Sticky actions and no-op starts are drawn here, so the emulator's own seed is constant:
+        # a game is determined by its game seed alone.
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("random_seed", 1)
+        self.ale.setInt("max_num_frames_per_episode", settings.max_frames)
+        self.ale.loadROM(roms.get_rom_path(settings.game))
+        self.machine = Machine(self.ale)
+        self.actions = list(self.ale.getMinimalActionSet())
+        meanings = [a.name for a in self.actions]
+        self.fires = len(meanings) > 2 and meanings[1] == "FIRE"
+
+        self._frames = np.zeros((2, *RAW, 3), np.uint8)  # the two frames that are max-pooled
+        self._drawn = np.zeros((*RAW, 3), np.uint8)
+        self._gray = np.zeros(RAW, np.uint8)
+        depth = (settings.stack - 1) * settings.gap + 1
+        self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
+        self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
+
+        self.queued: list[tuple[int, Variant | None]] = []
+        self.reseed(seed)
+        self.noops: Callable[[], int] | None = None  # parity tests dictate the starts
+        self._lives = 0
+        self._sticky_action = 0
+        self._score = 0.0
+        self._length = 0
+        self._ends = (False, False)
+        self._started = time.time()
+        self.use(variant)
+
+    def reseed(self, seed: int) -> None:
+        """Restart the stream that gives each game its seed."""
+        self._games = numpy_stream(seed, "games", self.index)
+
+    def use(self, variant: Variant) -> None:
+        """Change the variant from the next game on."""
+        self.variant = variant
+        self.effects: list[Effect] = variant.build()
+        self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
+        self._draws = [e for e in self.effects if type(e).draw is not Effect.draw]
+
+    # -- the game ------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Begin a new game and write its first observation."""
+        self._new_game()
+        self._launch()
+        self._history[:] = 0
+        self._observe()
+
+    def step(self, action: int) -> tuple[float, bool, dict[str, Any]]:
+        """Play one action; after an episode's end the next one's first observation is in place."""
+        reward, life_lost = self._act(action)
+        if life_lost and not self.settings.training and not any(self._ends):
+            # Full games: SB3's sequence after a life, without an episode's end. Points and a
+            # game over inside it belong to this step.
+            reward += self._relaunch()
+        terminated, truncated = self._ends
+        done = terminated or truncated or (life_lost and self.settings.training)
+        info: dict[str, Any] = {
+            "lives": self._lives,
+            "raw_reward": reward,
+            "TimeLimit.truncated": truncated and not terminated,
+        }
+        self._observe()
+        if not done:
+            return self._scaled(reward), False, info
+        info["terminal_observation"] = self.observation.copy()
+        if terminated or truncated:
+            seconds = round(time.time() - self._started, 6)
+            info["episode"] = {"r": round(self._score, 6), "l": self._length, "t": seconds}
+            info["game_seed"] = self.game_seed
+            self._new_game()
+            self._launch()
+        else:
+            self._relaunch()
+        self._history[:] = 0
+        self._observe()
+        return self._scaled(reward), True, info
+
+    def _new_game(self) -> None:
+        if self.queued:
+            self.game_seed, variant = self.queued.pop(0)
+            if variant is not None:
+                self.use(variant)
+        else:
+            self.game_seed = int(self._games.integers(2**62))
+        start = numpy_stream(self.game_seed, "start")
+        self._sticky = numpy_stream(self.game_seed, "sticky")
+        for k, effect in enumerate(self.effects):
+            effect.reset(numpy_stream(self.game_seed, "effect", k))
+        self._score, self._length = 0.0, 0
+        self._sticky_action = 0
+        self.machine.frame = 0
+        self.ale.reset_game()
+        drawn = int(start.integers(1, self.settings.noop_max + 1)) if self.settings.noop_max else 0
+        for _ in range(self.noops() if self.noops else drawn):
+            self._frame(0)
+            if any(self._ends):
+                self.ale.reset_game()
+        self._ends = (False, False)
+        self._lives = self.ale.lives()
+
+    def _launch(self) -> None:
+        """FIRE, then RIGHT, as SB3's FireResetEnv."""
+        if not self.fires:
+            # SB3 shows the reset frame itself here.
+            self.ale.getScreenRGB(self._frames[0])
+            self._frames[1] = self._frames[0]
+            return
+        for action in (1, 2):
+            _, life_lost = self._act(action)
+            if any(self._ends):
+                self._new_game()
+            elif life_lost:
+                self._act(0)
+                if any(self._ends):
+                    self._new_game()
+
+    def _relaunch(self) -> float:
+        """The sequence after a lost life: NOOP, FIRE, RIGHT; returns the points made in it."""
+        before = self._score
+        self._act(0)
+        if self.settings.training and any(self._ends):
+            self._new_game()
+            self._launch()
+            return 0.0
+        for action in (1, 2) if self.fires else ():
+            if any(self._ends):
+                break
+            _, life_lost = self._act(action)
+            if self.settings.training and any(self._ends):
+                self._new_game()
+            elif self.settings.training and life_lost:
+                self._act(0)
+        return self._score - before
+
+    def _act(self, action: int) -> tuple[float, bool]:
+        """Four frames of one action: their points, and whether a life was lost."""
+        before = self._score
+        for k in range(SKIP):
+            self._frame(action)
+            if k >= SKIP - 2:
+                self.ale.getScreenRGB(self._frames[k - SKIP + 2])
+            if any(self._ends):
+                break  # the buffer may keep an older frame here, exactly as MaxAndSkipEnv's does
+        lives = self.ale.lives()
+        # Some games show zero lives for a few frames before they are over (SB3's EpisodicLifeEnv).
+        life_lost = 0 < lives < self._lives
+        self._lives = lives
+        return self._score - before, life_lost
+
+    def _frame(self, action: int) -> None:
+        if self.settings.sticky == 0.0 or self._sticky.random() >= self.settings.sticky:
+            self._sticky_action = action
+        for effect in self._before:
+            effect.before_frame(self.machine)
+        self._score += self.ale.act(self.actions[self._sticky_action])
+        self._length += 1
+        self.machine.frame += 1
+        self._ends = (self.ale.game_over(with_truncation=False), self.ale.game_truncated())
+
+    def _scaled(self, reward: float) -> float:
+        mode = self.settings.reward
+        if mode == "clip":
+            return float(np.sign(reward))
+        return reward if mode == "raw" else reward * float(mode)
+
+    # -- the picture ---------------------------------------------------------------------------
+
+    def _observe(self) -> None:
+        """Draw the variant over the pooled frame and push the gray, resized picture."""
+        cv2.max(self._frames[0], self._frames[1], self._drawn)
+        if self._draws:
+            objects = self._objects() if any(e.needs_objects for e in self._draws) else None
+            for effect in self._draws:
+                effect.draw(self._drawn, objects)
+        cv2.cvtColor(self._drawn, cv2.COLOR_RGB2GRAY, self._gray)
+        self._history[:-1] = self._history[1:]
+        size = (self.settings.size, self.settings.size)
+        cv2.resize(self._gray, size, self._history[-1], interpolation=cv2.INTER_AREA)
+
+    def frame(self) -> np.ndarray:
+        """The last max-pooled frame with the variant drawn, (210, 160, 3) uint8."""
+        return self._drawn.copy()
+
+    def objects(self) -> Objects:
+        """Where everything is in the last emulator frame, with the variant's distractor mask."""
+        objects = self._objects()
+        if objects is None:
+            raise UserError(f"objects() knows Breakout only, not '{self.settings.game}'.")
+        for effect in self.effects:
+            effect.mask(objects.distractor)
+        return objects
+
+    def _objects(self) -> Objects | None:
+        return breakout_objects(self.machine.ram) if self.settings.game == "breakout" else None
+
+    # -- exact state ---------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[dict[str, Any], bytes]:
+        """Everything needed to continue identically in another process: plain data and bytes."""
+        ale = self.ale.cloneState(include_rng=True).__getstate__()
+        arrays = [self._frames, self._drawn, self._history]
+        meta = {
+            "settings": asdict(self.settings),
+            "variant": asdict(self.variant),
+            "effects": [e.state() for e in self.effects],
+            "games": self._games.bit_generator.state,
+            "sticky": self._sticky.bit_generator.state,
+            "queued": [(s, asdict(v) if v else None) for s, v in self.queued],
+            "game_seed": self.game_seed,
+            "lives": self._lives,
+            "sticky_action": self._sticky_action,
+            "score": self._score,
+            "length": self._length,
+            "frame": self.machine.frame,
+            "ends": list(self._ends),
+            "ale_bytes": len(ale),
+        }
+        return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
+
+    def restore(self, meta: dict[str, Any], blob: bytes) -> None:
+        """Continue from a snapshot taken with the same settings."""
+        here = json.loads(json.dumps(asdict(self.settings)))
+        for key, value in meta["settings"].items():
+            if here[key] != value:
+                raise UserError(f"snapshot: {key} was {value!r}, here it is {here[key]!r}.")
+        self.use(_variant(meta["variant"]))
+        for effect, state in zip(self.effects, meta["effects"], strict=True):
+            effect.load_state(state)
+        self._games = _generator(meta["games"])
+        self._sticky = _generator(meta["sticky"])
+        self.queued = [(s, _variant(v) if v else None) for s, v in meta["queued"]]
+        self.game_seed = meta["game_seed"]
+        self._lives = meta["lives"]
+        self._sticky_action = meta["sticky_action"]
+        self._score, self._length = meta["score"], meta["length"]
+        self.machine.frame = meta["frame"]
+        self._ends = (bool(meta["ends"][0]), bool(meta["ends"][1]))
+        data = zlib.decompress(blob)
+        size = meta["ale_bytes"]
+        self.ale.restoreState(ale_py.ALEState(data[:size]))
+        for array in (self._frames, self._drawn, self._history):
+            array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
+            size += array.size
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    generator = np.random.default_rng(0)
+    generator.bit_generator.state = state
+    return generator
+
+
+def _variant(data: dict[str, Any]) -> Variant:
+    parts = tuple(Part(**part) for part in data["effects"])
+    games = data["games"] and tuple(data["games"])
+    return Variant(**{**data, "effects": parts, "games": games})

@@ -1,0 +1,280 @@
+"""The vector environment: emulators behind SB3's VecEnv, in this process or in workers.
+
+variant -> emulator -> **rollout**. `make_vec_env` checks everything a user can get wrong before
+the first emulator starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ale_py import roms
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
+
+from reprl.envs.block import Arrays, Block
+from reprl.envs.emulator import Settings
+from reprl.envs.objects import Objects
+from reprl.envs.processes import Workers
+from reprl.envs.variants import Variant, find
+from reprl.errors import UserError, unknown
+
+VariantSpec = str | Mapping[str, Any] | Variant
+MAGIC = b"reprl env snapshot 1\n"
+
+
+def make_vec_env(
+    variant: VariantSpec | Sequence[VariantSpec] = "original",
+    n_envs: int = 8,
+    seed: int = 0,
+    workers: int = 0,
+    training: bool = True,
+    *,
+    game: str = "breakout",
+    severity: float | None = None,
+    sticky: float = 0.0,
+    stack: int = 4,
+    gap: int = 1,
+    size: int = 84,
+    noop_max: int = 30,
+    max_frames: int = 108_000,
+    reward: str | float | None = None,
+) -> AtariVecEnv:
+    """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
+
+    `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
+    games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
+    """
+    if game not in roms.get_all_rom_ids():
+        raise unknown("game", game, roms.get_all_rom_ids())
+    _whole("n_envs", n_envs, 1, 4096)
+    _whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
+    _whole("seed", seed, 0, 2**62)
+    _whole("stack", stack, 1, 64)
+    _whole("gap", gap, 1, 64)
+    _whole("size", size, 8, 512)
+    _whole("noop_max", noop_max, 0, 1000)
+    _whole("max_frames", max_frames, 200, 10**9)
+    _number("sticky", sticky, 0.0, 1.0)
+    specs = [variant] if isinstance(variant, str | Mapping | Variant) else list(variant)
+    if not specs:
+        raise UserError("variant=[] is empty: name at least one variant.")
+    if reward is None:
+        reward = "clip" if training else "raw"
+    elif isinstance(reward, str):
+        if reward not in ("clip", "raw"):
+            raise UserError(f"reward='{reward}' must be clip, raw or a factor.")
+    else:
+        _number("reward", reward, 1e-6, 1e6)
+    settings = Settings(
+        game=game,
+        training=bool(training),
+        reward=reward,
+        sticky=float(sticky),
+        stack=stack,
+        gap=gap,
+        size=size,
+        noop_max=noop_max,
+        max_frames=max_frames,
+    )
+    found = [find(spec, severity, game) for spec in specs]
+    return AtariVecEnv(settings, [found[i % len(found)] for i in range(n_envs)], seed, workers)
+
+
+class AtariVecEnv(VecEnv):
+    """ALE games as an SB3 VecEnv with ground truth and exact state; see `make_vec_env`."""
+
+    def __init__(
+        self, settings: Settings, variants: list[Variant], seed: int, workers: int
+    ) -> None:
+        n = len(variants)
+        self.settings = settings
+        self.seed_value = seed
+        self._reseed: int | None = None
+        self._started = False
+        self.workers = Workers(settings, variants, seed, workers) if workers else None
+        if self.workers is None:
+            memory = bytearray(Arrays.bytes_needed(n, settings))
+            self._arrays = Arrays.over(memory, n, settings)
+            self._block = Block(settings, variants, seed, 0, self._arrays)
+        else:
+            self._arrays = self.workers.arrays
+        self._ended: dict[int, dict[str, Any]] = {}
+        self.num_envs = n
+        self.action_meanings: list[str] = [a.name for a in self._call("get", [(0, "actions")])[0]]
+        self.render_mode = "rgb_array"
+        shape = (settings.stack, settings.size, settings.size)
+        super().__init__(
+            n,
+            spaces.Box(0, 255, shape, np.uint8),
+            spaces.Discrete(len(self.action_meanings)),
+        )
+
+    # -- stepping ------------------------------------------------------------------------------
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Give every environment's stream of games a new seed from the next reset on."""
+        self._reseed = int(np.random.randint(2**31)) if seed is None else int(seed)
+        self._seeds = [self._reseed] * self.num_envs
+        return self._seeds
+
+    def reset(self) -> np.ndarray:
+        """Begin a new game in every environment."""
+        if self.workers is None:
+            self._block.reset(self._reseed)
+        else:
+            self.workers.reset(self._reseed)
+        if self._reseed is not None:
+            self.seed_value, self._reseed = self._reseed, None
+        self._started = True
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self._reset_seeds()
+        self._reset_options()
+        return self.observations()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Start a step; a negative action leaves that environment as it is."""
+        if not self._started:
+            raise UserError("the environment was stepped before reset().")
+        actions = np.asarray(actions)
+        if actions.max() >= len(self.action_meanings):
+            raise UserError(
+                f"action {actions.max()} does not exist: choose from 0 to "
+                f"{len(self.action_meanings) - 1} ({', '.join(self.action_meanings)})."
+            )
+        self._arrays.actions[:] = actions
+        if self.workers is not None:
+            self.workers.start_step()
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Finish a step; everything returned is the caller's own."""
+        self._ended = self._block.step() if self.workers is None else self.workers.finish_step()
+        arrays = self._arrays
+        infos: list[dict[str, Any]] = [
+            {"lives": lives, "raw_reward": raw, "TimeLimit.truncated": False}
+            for lives, raw in zip(arrays.lives.tolist(), arrays.raw_rewards.tolist(), strict=True)
+        ]
+        for row, info in self._ended.items():
+            infos[row] = info
+        return self.observations(), arrays.rewards.copy(), arrays.dones.copy(), infos
+
+    def observations(self) -> np.ndarray:
+        """The current observations, (n, stack, size, size) uint8, newest frame last."""
+        return self._arrays.observations.copy()
+
+    # -- truth, pictures, state ----------------------------------------------------------------
+
+    def objects(self) -> list[Objects]:
+        """Where everything is in the last emulator frame of each environment."""
+        return self._call("objects", [(i,) for i in range(self.num_envs)])
+
+    def frames(self) -> np.ndarray:
+        """The drawn, max-pooled pictures at raw size, (n, 210, 160, 3) uint8."""
+        return np.stack(self._call("frame", [(i,) for i in range(self.num_envs)]))
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        return list(self.frames())
+
+    def queue(self, index: int, seed: int, variant: VariantSpec | None = None) -> None:
+        """Make the next game of environment `index` this one; further calls line up behind."""
+        _whole("index", index, 0, self.num_envs - 1)
+        found = None if variant is None else find(variant, None, self.settings.game)
+        self._call("queue", [(index, int(seed), found)])
+
+    def snapshot(self) -> bytes:
+        """Everything needed to continue identically, in any process and with any `workers`."""
+        if not self._started:
+            raise UserError("snapshot() needs a game: call reset() first.")
+        parts = self._call("snapshot", [(i,) for i in range(self.num_envs)])
+        header = json.dumps(
+            {
+                "envs": [meta for meta, _ in parts],
+                "sizes": [len(blob) for _, blob in parts],
+                "seed": self.seed_value,
+                "reseed": self._reseed,
+            }
+        ).encode()
+        body = len(header).to_bytes(8, "little") + header + b"".join(b for _, b in parts)
+        return MAGIC + hashlib.sha256(body).digest() + body
+
+    def restore(self, snapshot: bytes) -> None:
+        """Continue from a snapshot; refuses one that is damaged or of other settings."""
+        body = snapshot[len(MAGIC) + 32 :]
+        if not snapshot.startswith(MAGIC):
+            raise UserError("this is not an environment snapshot of reprl.")
+        if hashlib.sha256(body).digest() != snapshot[len(MAGIC) : len(MAGIC) + 32]:
+            raise UserError("the environment snapshot is damaged: its checksum differs.")
+        end = 8 + int.from_bytes(body[:8], "little")
+        header = json.loads(body[8:end])
+        if len(header["envs"]) != self.num_envs:
+            raise UserError(
+                f"the snapshot holds {len(header['envs'])} environments, here are {self.num_envs}."
+            )
+        calls = []
+        for row, (meta, size) in enumerate(zip(header["envs"], header["sizes"], strict=True)):
+            calls.append((row, meta, body[end : end + size]))
+            end += size
+        self._call("restore", calls)
+        self.seed_value, self._reseed = header["seed"], header["reseed"]
+        self._started = True
+
+    def _call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a block's method for each argument tuple, whose first entry is the row."""
+        if self.workers is None:
+            return [getattr(self._block, name)(*arguments) for arguments in calls]
+        return self.workers.call(name, calls)
+
+    # -- the rest of VecEnv --------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the workers; safe to call twice."""
+        if self.workers is not None:
+            self.workers.close()
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        if attr_name == "render_mode":
+            return ["rgb_array" for _ in self._rows(indices)]
+        return self._call("get", [(i, attr_name) for i in self._rows(indices)])
+
+    def set_attr(
+        self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None
+    ) -> None:
+        self._call("set", [(i, attr_name, value) for i in self._rows(indices)])
+
+    def env_method(
+        self,
+        method_name: str,
+        *method_args: Any,
+        indices: int | Iterable[int] | None = None,
+        **method_kwargs: Any,
+    ) -> list[Any]:
+        calls = [(i, method_name, method_args, method_kwargs) for i in self._rows(indices)]
+        return self._call("method", calls)
+
+    def env_is_wrapped(
+        self, wrapper_class: type, indices: int | Iterable[int] | None = None
+    ) -> list[bool]:
+        """True for Monitor, whose episode infos these environments give themselves."""
+        return [issubclass(wrapper_class, Monitor) for _ in self._rows(indices)]
+
+    def _rows(self, indices: int | Iterable[int] | None) -> Iterable[int]:
+        return self._get_indices(indices)
+
+
+def _whole(key: str, value: Any, low: int, high: int, meaning: str = "") -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        why = f" ({meaning})" if meaning else ""
+        raise UserError(f"{key}={value!r} must be a whole number from {low} to {high}{why}.")
+
+
+def _number(key: str, value: Any, low: float, high: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not low <= value <= high:
+        raise UserError(f"{key}={value!r} must be a number from {low:g} to {high:g}.")

@@ -1,0 +1,63 @@
+"""A worker process: one block of emulators over shared memory, told what to do through a socket.
+
+Started as `python -m reprl.envs.worker SOCKET MEMORY`; it ends when its parent does, however the
+parent ended. Messages are one byte of order, with pickled arguments between our own processes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import pickle
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+STEP, RESET, CALL, QUIT = b"s", b"r", b"c", b"q"
+DONE, FAILED, REFUSED = b"d", b"f", b"u"
+
+
+def main(socket: int, memory: int) -> None:
+    """Serve the parent until it says QUIT or is gone."""
+    # Ctrl-C and the scheduler's warning reach the whole process group; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    connection = Connection(socket)
+    try:
+        serve(connection, mmap.mmap(memory, 0))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the parent is gone
+
+
+def serve(connection: Connection, memory: mmap.mmap) -> None:
+    """Build the block from the first message, then answer every order with one message."""
+    from reprl.envs.block import Arrays, Block
+    from reprl.errors import UserError
+
+    settings, variants, seed, first, total = connection.recv()
+    block = None
+    order = payload = b""
+    while order != QUIT:
+        try:
+            result: object = None
+            if block is None:
+                block = Block(settings, variants, seed, first, Arrays.over(memory, total, settings))
+            elif order == STEP:
+                result = block.step() or None
+            elif order == RESET:
+                block.reset(pickle.loads(payload))
+            elif order == CALL:
+                name, calls = pickle.loads(payload)
+                result = [getattr(block, name)(*arguments) for arguments in calls]
+            reply = DONE if result is None else DONE + pickle.dumps(result)
+        except UserError as error:
+            reply = REFUSED + str(error).encode()
+        except Exception:
+            reply = FAILED + traceback.format_exc().encode()
+        connection.send_bytes(reply)
+        message = connection.recv_bytes()
+        order, payload = message[:1], message[1:]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
