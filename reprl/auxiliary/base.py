@@ -1,17 +1,14 @@
 """The auxiliary loss's interface: a batch and the encoder in, named terms out.
 
 The update calls `setup` once before the optimizer is built, `forward` for each minibatch and
-`after_step` after each optimizer step. It multiplies each term by `weights[term]`, by 0 before
-step `begin[term]`, and by the factor of `schedule[term]` where one is given (a plain spec for
-reprl.schedules). All three have the same keys; `begin` and `schedule` joined `weights` later and
-default to "from the start" and "constant" for terms they do not name.
+`after_step` after each optimizer step. It multiplies each term by `weights[term]`, a number or
+a plain spec for reprl.schedules, and by 0 before environment step `begin.get(term, 0)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -19,7 +16,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation
-from reprl.auxiliary.checks import number, whole
+from reprl.auxiliary.checks import Coefficient, coefficient, whole
 from reprl.encoders.base import Encoder, EncoderOutput
 
 
@@ -68,15 +65,13 @@ class AuxiliaryLoss(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights: dict[str, float] = {}  # coefficients multiplied through their nesting
+        self.weights: dict[str, Coefficient] = {}  # multiplied through their nesting
         self.begin: dict[str, int] = {}  # environment step from which the term counts
-        self.schedule: dict[str, Any] = {}  # factor on the coefficient over training, or None
 
-    def declare(self, term: str, *, coef: float, begin: int = 0, schedule: Any = None) -> None:
-        """Announce a term of `forward` with its coefficient, start step and schedule."""
-        self.weights[term] = number(term, "coef", coef, low=0.0)
+    def declare(self, term: str, *, coef: Coefficient, begin: int = 0) -> None:
+        """Announce a term of `forward` with its coefficient (or its schedule) and start step."""
+        self.weights[term] = coefficient(term, "coef", coef)
         self.begin[term] = whole(term, "begin", begin, low=0)
-        self.schedule[term] = schedule
 
     def setup(self, context: Context) -> None:
         """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprl.errors import UserError, unknown
+from reprl.schedules import schedule
+
+Coefficient = float | dict[str, Any]  # a number, or a spec for reprl.schedules
 
 
 def number(
@@ -19,6 +22,17 @@ def number(
             f"auxiliary loss '{loss}': {key}={value!r} must be a number {_range(low, high)}."
         )
     return float(value)
+
+
+def coefficient(loss: str, key: str, value: Any, *, factor: float = 1.0) -> Coefficient:
+    """A number of at least 0 or a schedule of such, times the factor it is nested in."""
+    if not isinstance(value, Mapping):
+        return factor * number(loss, key, value, low=0.0)
+    name = f"{key} of auxiliary loss '{loss}'"
+    spec = schedule(value, name=name).plain()
+    for end in {"start", "end"} & set(spec):
+        spec[end] = factor * number(loss, f"{key}.{end}", spec[end], low=0.0)
+    return spec
 
 
 def whole(loss: str, key: str, value: Any, *, low: int) -> int:

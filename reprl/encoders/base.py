@@ -36,6 +36,15 @@ class Encoder(BaseFeaturesExtractor):
         """Spread (B, K, h, w) cells over (B, K, H, W) pixels through the receptive field."""
         raise AssertionError(f"{type(self).__name__} must define project()")
 
+    def visibility(self, attention: Tensor) -> Tensor:
+        """How much attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
+        shape = self._observation_space.shape
+        assert shape is not None
+        size = (shape[1], shape[2])
+        # `project` keeps mass; a mask that is all ones shows its brightest pixel fully.
+        full = self.project(torch.ones_like(attention[:1]), size)
+        return self.project(attention, size) / full.amax(dim=(2, 3), keepdim=True)
+
     @torch.no_grad()
     def dry_output(self) -> EncoderOutput:
         """The output for one black image: how heads learn the shapes they must fit."""
