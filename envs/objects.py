@@ -133,8 +133,8 @@ def _bcd(byte: int) -> int:
 def breakout_objects(ram: np.ndarray, distractor: np.ndarray | None = None) -> Objects:
     """Read Breakout's RAM, uint8 (128,), as it is after the frame on the screen.
 
-    The ball's box is where the game has it; within the brick rows (57-92) the console paints it
-    one scanline higher, in the row's colour.
+    The ball's box is where the game has it; above row 93 the console paints it one scanline
+    higher, gray or in the colour of the brick row.
     """
     ball_y = int(ram[101]) + 9
     seen = ram[101] != 0 and ball_y <= 196

@@ -181,7 +181,7 @@ def find(
         found = _from_mapping(spec)
     elif isinstance(spec, str):
         if severity is not None and "@" in spec:
-            raise UserError(f"variant '{spec}' says its severity: severity={severity} is too much.")
+            raise UserError(f"variant '{spec}' has its severity, got severity={severity} too.")
         found = _composed([_single(word.strip(), game) for word in spec.split("+")])
     else:
         raise UserError(f"variant must be a name or a mapping with _target_, got {spec!r}.")

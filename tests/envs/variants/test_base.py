@@ -122,7 +122,7 @@ def test_wrong_input_is_one_clear_sentence(spec, options: dict, words: list[str]
 def test_a_variant_is_refused_by_a_game_that_cannot_have_it() -> None:
     only = Variant("ball_thing", "dynamics", games=("breakout",))
     assert find(only) is only
-    with pytest.raises(UserError, match="'ball_thing' cannot be played in game 'pong'.*breakout"):
+    with pytest.raises(UserError, match=r"'ball_thing' cannot be played in game 'pong'.*breakout"):
         find(only, game="pong")
 
 
@@ -136,7 +136,7 @@ def test_composition_keeps_order_severities_and_games(monkeypatch: pytest.Monkey
     assert both.severity == 0.5
     assert [p.target for p in both.effects] == ["user_module:Paint", "a:b"]
     assert find("user_module:Paint+ball_thing", severity=1).effects[0].parameters["severity"] == 1
-    with pytest.raises(UserError, match="unknown variant 'bal_thing'.*'ball_thing'"):
+    with pytest.raises(UserError, match=r"unknown variant 'bal_thing'.*'ball_thing'"):
         find("user_module:Paint+bal_thing")
 
 
