@@ -12,9 +12,9 @@ from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
-from reprl.analysis.statistics import Estimate, estimate, mean
 from scipy import optimize, stats
 
+from reprl.analysis.statistics import Estimate, estimate, mean
 from reprl.seeding import numpy_stream
 
 LEVEL = 0.05

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from reprl.analysis.comparison import (
     beats_random,
     difference,
@@ -15,7 +17,6 @@ from reprl.analysis.comparison import (
     seeds_needed,
     smallest_p,
 )
-from scipy import stats
 
 
 def test_difference_is_paired_when_the_seeds_agree() -> None:

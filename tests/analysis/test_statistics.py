@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from reprl.analysis.statistics import (
     absolute_gap,
     estimate,
@@ -12,7 +14,6 @@ from reprl.analysis.statistics import (
     retention,
     retention_estimate,
 )
-from scipy import stats
 
 
 def test_gaps_by_hand() -> None:

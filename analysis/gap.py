@@ -1,0 +1,136 @@
+"""The generalization gap: from one row per evaluated game to one row per method and variant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.statistics import (
+    Estimate,
+    estimate,
+    gap_estimate,
+    mean,
+    retention_estimate,
+)
+from reprl.errors import UserError
+
+CLEAN = "original"
+NEEDED = ("run", "method", "train_seed", "variant", "episode_return")
+GAP_COLUMNS = (
+    "method",
+    "variant",
+    "n_seeds",
+    "score",
+    "clean",
+    "gap",
+    "gap_low",
+    "gap_high",
+    "retention",
+    "retention_low",
+    "retention_high",
+)
+
+
+def is_baseline(method: str) -> bool:
+    """Random and scripted players: measured for reference, never trained."""
+    return method == "random" or method == "scripted" or method.startswith("scripted ")
+
+
+def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
+    """The games that count: finite scores of each run's last evaluated step, variants labelled.
+
+    A variant evaluated at several severities becomes `name@severity`; the full severity, 1, keeps
+    the plain name.
+    """
+    missing = [c for c in NEEDED if c not in episodes.columns]
+    if missing:
+        raise UserError(f"the episodes table lacks the columns {', '.join(missing)}.")
+    frame = episodes.copy()
+    frame["episode_return"] = pd.to_numeric(frame["episode_return"], errors="coerce")
+    frame = frame[np.isfinite(frame["episode_return"])]
+    if "step" in frame.columns:
+        step = pd.to_numeric(frame["step"], errors="coerce").fillna(0)
+        frame = frame[step == step.groupby([frame["method"], frame["run"]]).transform("max")]
+    for column in ("family", "severity"):
+        if column not in frame.columns:
+            frame[column] = None
+    frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
+    frame["train_seed"] = pd.to_numeric(frame["train_seed"], errors="coerce").fillna(-1).astype(int)
+    frame["curve"] = frame["variant"].astype(str).str.partition("@")[0]
+    several = frame.groupby("curve")["severity"].nunique() > 1
+    weaker = frame["curve"].map(several) & frame["severity"].notna() & (frame["severity"] != 1)
+    label = frame["curve"] + "@" + frame["severity"].map("{:g}".format)
+    frame["variant"] = frame["variant"].astype(str).where(~weaker, label)
+    return frame
+
+
+def run_scores(episodes: pd.DataFrame) -> pd.DataFrame:
+    """The mean score of every trained seed on every variant: rows (method, train_seed), NaN gaps.
+
+    Runs that share method and seed are the same experiment twice and are averaged.
+    """
+    frame = prepare(episodes)
+    return frame.pivot_table(
+        index=["method", "train_seed"], columns="variant", values="episode_return", aggfunc="mean"
+    )
+
+
+def random_scores(scores: pd.DataFrame) -> pd.Series:
+    """The random player's score per variant, from run_scores(); NaN where it was not measured."""
+    if "random" not in scores.index.get_level_values("method"):
+        return pd.Series(np.nan, index=scores.columns)
+    return scores.loc["random"].mean(axis=0)
+
+
+def score_estimates(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Mean score per method and variant: method, variant, n_seeds, score, low, high, episodes."""
+    scores = run_scores(episodes)
+    counts = prepare(episodes).groupby(["method", "variant"]).size()
+    rows = []
+    for method, part in scores.groupby(level="method", sort=False):
+        for variant in part.columns[part.notna().any()]:
+            got = estimate(mean, part[variant].to_numpy())
+            count = int(counts[(method, variant)])
+            rows.append((method, variant, got.n_seeds, got.value, got.low, got.high, count))
+    columns = ["method", "variant", "n_seeds", "score", "low", "high", "episodes"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def generalization_gap(episodes: pd.DataFrame) -> pd.DataFrame:
+    """One row per method and variant: score, gap to the clean game, share of learning retained.
+
+    Intervals are over whole training runs and NaN with a single one; retention is NaN where the
+    random player was not measured or clean play is less than one point above it.
+    """
+    scores = run_scores(episodes)
+    random = random_scores(scores)
+    rows = []
+    for method, part in scores.groupby(level="method", sort=False):
+        for variant in part.columns[part.notna().any()]:
+            rows.append((method, variant, *_gap_row(part, variant, random)))
+    return pd.DataFrame(rows, columns=list(GAP_COLUMNS))
+
+
+def _gap_row(part: pd.DataFrame, variant: str, random: pd.Series) -> tuple[float, ...]:
+    score = part[variant].to_numpy(float)  # (R,)
+    clean = part[CLEAN].to_numpy(float) if CLEAN in part.columns else np.full(len(part), np.nan)
+    both = np.isfinite(score) & np.isfinite(clean)
+    if not both.any():
+        known = score[np.isfinite(score)]
+        return len(known), float(known.mean()), *[np.nan] * 7
+    score, clean = score[both], clean[both]
+    gap = gap_estimate(clean, score)
+    kept = Estimate(np.nan, np.nan, np.nan, gap.n_seeds)
+    if np.isfinite([random.get(CLEAN, np.nan), random.get(variant, np.nan)]).all():
+        kept = retention_estimate(clean, score, float(random[CLEAN]), float(random[variant]))
+    return (
+        gap.n_seeds,
+        float(score.mean()),
+        float(clean.mean()),
+        gap.value,
+        gap.low,
+        gap.high,
+        kept.value,
+        kept.low,
+        kept.high,
+    )

@@ -1,0 +1,138 @@
+"""How scores fall as a variant grows stronger, and which variants can tell methods apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.gap import CLEAN, is_baseline, prepare, random_scores, run_scores
+from reprl.analysis.statistics import Array, estimate, mean, retention
+
+TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned
+TOO_HARD = 0.1  # even the best agent keeps less than this share
+RULE = (
+    f"Too easy: a plain agent trained on the clean game keeps at least {TOO_EASY:.0%} of what it "
+    f"learned. Too hard: even an agent trained on the variant (or, where there is none, the best "
+    f"method here) keeps less than {TOO_HARD:.0%}. Informative: everything between."
+)
+
+
+def curve_points(episodes: pd.DataFrame) -> dict[str, list[tuple[float, str]]]:
+    """Per variant with several severities: (severity, variant label), from 0 = the clean game."""
+    frame = prepare(episodes)
+    points: dict[str, list[tuple[float, str]]] = {}
+    known = frame[frame["severity"].notna() & (frame["variant"] != CLEAN)]
+    for curve, part in known.groupby("curve"):
+        levels = part.drop_duplicates("severity").sort_values("severity")
+        if len(levels) < 2:
+            continue
+        found = [
+            (float(s), str(v)) for s, v in zip(levels["severity"], levels["variant"], strict=True)
+        ]
+        if found[0][0] > 0 and CLEAN in set(frame["variant"]):
+            found.insert(0, (0.0, CLEAN))
+        points[str(curve)] = found
+    return points
+
+
+def severity_curves(episodes: pd.DataFrame) -> pd.DataFrame:
+    """method, curve, severity, n_seeds, score, low, high: one row per point of each curve."""
+    scores = run_scores(episodes)
+    rows = []
+    for curve, points in curve_points(episodes).items():
+        for method, part in scores.groupby(level="method", sort=False):
+            for severity, variant in points:
+                if part[variant].notna().any():
+                    got = estimate(mean, part[variant].to_numpy())
+                    row = (method, curve, severity, got.n_seeds, got.value, got.low, got.high)
+                    rows.append(row)
+    columns = ["method", "curve", "severity", "n_seeds", "score", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def severity_areas(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Area under each severity curve, divided by the range of severities.
+
+    `area` is thus the mean score over all severities, `retention_area` the mean retention; both
+    are computed per whole run, so their intervals respect that one run supplies the whole curve.
+    """
+    scores = run_scores(episodes)
+    random = random_scores(scores)
+    rows = []
+    for curve, points in curve_points(episodes).items():
+        x = np.array([p[0] for p in points])
+        labels = [p[1] for p in points]
+        for method, part in scores.groupby(level="method", sort=False):
+            values = part[labels].to_numpy(float)  # (R, S)
+            got = estimate(lambda r, x=x: normalised_area(x, r.mean(axis=0)), values)
+            if not got.n_seeds:
+                continue
+            kept = _retention_area(x, values, labels, random)
+            rows.append((method, curve, got.n_seeds, got.value, got.low, got.high, *kept))
+    names = ["area", "area_low", "area_high"]
+    columns = ["method", "curve", "n_seeds", *names, *(f"retention_{n}" for n in names)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def normalised_area(x: Array, y: Array) -> float:
+    """Area under the straight lines through (x, y), divided by the range of x."""
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def _retention_area(
+    x: Array, values: Array, labels: list[str], random: pd.Series
+) -> tuple[float, float, float]:
+    base = random.reindex(labels).to_numpy(float)  # (S,)
+    if labels[0] != CLEAN or not np.isfinite(base).all():
+        return np.nan, np.nan, np.nan
+
+    def area(rows: Array) -> float:
+        means = rows.mean(axis=0)  # (S,)
+        return normalised_area(x, retention(means, means[0], base, base[0]))
+
+    got = estimate(area, values)
+    return got.value, got.low, got.high
+
+
+def difficulty(
+    episodes: pd.DataFrame,
+    plain: Iterable[str] = (),
+    trained_on: Mapping[str, Iterable[str]] | None = None,
+) -> pd.DataFrame:
+    """Label every variant too easy, informative or too hard by RULE.
+
+    `plain` names the methods without any extra trained on the clean game; `trained_on` gives the
+    variants each method was trained on. Shares are of what the plain agent learned on the clean
+    game: (score - random on the variant) / (plain clean - random clean).
+    """
+    trained = {m: set(v) for m, v in (trained_on or {}).items()}
+    scores = run_scores(episodes)
+    random = random_scores(scores)
+    means = scores.groupby(level="method").mean()  # (M, V)
+    agents = [m for m in means.index if not is_baseline(m)]
+    plain = [m for m in plain if m in agents]
+    clean = means.reindex(plain)[CLEAN].mean() if plain and CLEAN in means else np.nan
+    rows = []
+    for variant in [v for v in means.columns if v != CLEAN]:
+        specialists = [m for m in agents if variant in trained.get(m, ())]
+        plain_score = means.reindex(plain)[variant].mean() if plain else np.nan
+        best_of = specialists or agents
+        best = means.loc[best_of, variant].max() if best_of else np.nan
+        specialist = means.loc[specialists, variant].max() if specialists else np.nan
+        kept, reach = retention(
+            [plain_score, best], clean, random[variant], random.get(CLEAN, np.nan)
+        )
+        label = _label(kept, reach)
+        rows.append((variant, random[variant], plain_score, specialist, kept, reach, label))
+    columns = ["variant", "random", "plain", "trained_on_it", "plain_share", "best_share", "label"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _label(plain_share: float, best_share: float) -> str:
+    if not np.isfinite(plain_share):
+        return "unknown"
+    if plain_share >= TOO_EASY:
+        return "too easy"
+    return "too hard" if best_share < TOO_HARD else "informative"

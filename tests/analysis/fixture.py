@@ -1,0 +1,190 @@
+"""A realistic sweep on disk without training: 2 methods x 3 seeds, baselines, twins, attention.
+
+`python tests/analysis/fixture.py DIR` writes it for looking at the report by eye.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+VARIANTS = {  # name: (family, severity)
+    "original": ("original", None),
+    "constant_rectangle": ("published", None),
+    "moving_square": ("published", None),
+    "green_lines": ("published", 1.0),
+    "diagonals": ("published", None),
+}
+WEAKER = (0.25, 0.5, 0.75)
+SCORES = {  # method: variant -> mean score of a typical seed
+    "ppo nature": (13.7, 13.4, 2.9, 1.9, 1.5),
+    "ppo softplus + boxes": (15.6, 15.2, 14.9, 9.2, 2.0),
+}
+BASELINES = {
+    "random": (1.7, 1.7, 1.7, 1.7, 1.7),
+    "scripted": (310.0, 310.0, 310.0, 310.0, 310.0),
+    "scripted blind_to=distractor": (310.0, 300.0, 120.0, 40.0, 22.0),
+}
+OBJECTS = {"ball": 0.02, "paddle": 0.04, "bricks": 0.2, "distractor": 0.05, "background": 0.69}
+
+
+def games(
+    rng: np.random.Generator, run: str, method: str, seed: int, means: dict, episodes: int
+) -> pd.DataFrame:
+    """Gamma-distributed scores: skewed and never negative, like real games."""
+    augmentation = "boxes" if "boxes" in method else "none"
+    rows = []
+    for (name, severity), average in means.items():
+        family = VARIANTS[name][0]
+        scores = rng.gamma(3.0, max(average, 0.05) / 3.0, size=episodes).round()
+        for i, score in enumerate(scores):
+            rows.append(
+                {
+                    "run": run,
+                    "method": method,
+                    "algo": "ppo",
+                    "encoder": "nature",
+                    "attention": "softplus" if "softplus" in method else "none",
+                    "auxiliary": "none",
+                    "augmentation": augmentation,
+                    "train_seed": seed,
+                    "step": 500_000,
+                    "variant": name,
+                    "family": family,
+                    "severity": severity,
+                    "episode": i,
+                    "eval_seed": 1000 + i,
+                    "deterministic": False,
+                    "sticky": 0.0,
+                    "episode_return": float(score),
+                    "length": int(800 + 40 * score),
+                    "end": "game_over",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def means_of(values: tuple, factor: float = 1.0, weaker: bool = True) -> dict:
+    """{(variant, severity): mean score}; weaker green lines lie between clean and full."""
+    out = {}
+    for (name, (_, severity)), value in zip(VARIANTS.items(), values, strict=True):
+        out[(name, severity)] = value * factor
+    for severity in WEAKER if weaker else ():
+        out[("green_lines", severity)] = factor * (
+            values[0] + (values[3] - values[0]) * severity**0.5
+        )
+    return out
+
+
+def write_run(folder: Path, method: str, seed: int, *, episodes: int = 20) -> None:
+    """One run folder with everything the report can read."""
+    rng = np.random.default_rng(100 * seed + len(method))
+    masked = "softplus" in method
+    folder.mkdir(parents=True)
+    config = {
+        "algo": {"_target_": "reprl.algorithms.PPO", "learning_rate": 2.5e-4, "n_steps": 128},
+        "encoder": {"_target_": "reprl.encoders.nature"},
+        "attention": {"_target_": "reprl.encoders.softplus"} if masked else None,
+        "auxiliary": None,
+        "augmentation": {"_target_": "reprl.augmentation.boxes"} if "boxes" in method else None,
+        "env": {"game": "breakout", "variant": "original", "n_envs": 8},
+        "total_steps": 500_000,
+        "seed": seed,
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    command = f"reprl train algo=ppo augmentation={'boxes' if masked else 'none'} seed={seed}"
+    run = {"status": "done", "command": command, "config_hash": f"{seed:08x}", "method": method}
+    (folder / "run.json").write_text(json.dumps(run))
+    factor = float(rng.normal(1.0, 0.08))
+    steps = np.arange(4_000, 500_001, 4_000)
+    score = 1.7 + (SCORES[method][0] * factor - 1.7) * (1 - np.exp(-steps / 220_000))
+    pd.DataFrame(
+        {
+            "step": steps,
+            "rollout/ep_rew_mean": score + rng.normal(0, 0.35, len(steps)),
+            "time/fps": rng.normal(520 - 70 * masked, 8, len(steps)),
+        }
+    ).to_csv(folder / "metrics.csv", index=False)
+    (folder / "evaluation").mkdir()
+    table = games(rng, folder.name, method, seed, means_of(SCORES[method], factor), episodes)
+    table.to_csv(folder / "evaluation" / "episodes.csv", index=False)
+    write_twin(folder, method, seed, rng)
+    if masked:
+        write_attention(folder, method, seed, rng)
+
+
+def write_twin(folder: Path, method: str, seed: int, rng: np.random.Generator) -> None:
+    """Twin evaluation: one row per step of the shared game and variant."""
+    rows = []
+    for i, variant in enumerate(list(VARIANTS)[1:]):
+        clean, score = SCORES[method][0], SCORES[method][i + 1]
+        lost = 1 - min(score / clean, 1)
+        for step in range(60):
+            rows.append(
+                {
+                    "run": folder.name,
+                    "method": method,
+                    "train_seed": seed,
+                    "variant": variant,
+                    "step_in_game": step,
+                    "js": abs(rng.normal(0.02 + 0.35 * lost, 0.03)),
+                    "flip": int(rng.random() < 0.03 + 0.6 * lost),
+                    "value_error": abs(rng.normal(0.05 + 0.8 * lost, 0.1)),
+                    "feature_distance": abs(rng.normal(0.05 + 0.5 * lost, 0.03)),
+                    "attention_shift": abs(rng.normal(0.3 * lost, 0.02)),
+                }
+            )
+    pd.DataFrame(rows).to_csv(folder / "evaluation" / "twin.csv", index=False)
+
+
+def write_attention(folder: Path, method: str, seed: int, rng: np.random.Generator) -> None:
+    """Scores, labels and a contact sheet."""
+    import cv2
+
+    (folder / "attention").mkdir()
+    rows = []
+    for variant, dilution in (("original", 1.0), ("green_lines", 0.6)):
+        for thing, area in OBJECTS.items():
+            for metric in ("energy", "pointing", "auc"):
+                chance = 0.5 if metric == "auc" else area
+                lift = {"ball": 0.45, "paddle": 0.3, "bricks": 0.1}.get(thing, -0.3 * area)
+                value = chance + lift * dilution + rng.normal(0, 0.02)
+                low, high = value - 0.04, value + 0.04
+                values = (thing, metric, value, low, high, chance, 400)
+                rows.append((folder.name, method, seed, 500_000, variant, *values))
+        picture = np.zeros((210, 3 * 164, 3), np.uint8)
+        picture[57:93, :, 2] = 200
+        for panel in range(3):
+            cv2.circle(picture, (164 * panel + 60, 120), 18 - 4 * panel, (0, 180, 255), -1)
+        if variant == "green_lines":
+            picture[100:190:16, 164:] = (50, 203, 102)
+        cv2.imwrite(str(folder / "attention" / f"{variant}.png"), picture)
+    names = "run,method,train_seed,step,variant,object,metric,value,low,high,chance,n_frames"
+    table = pd.DataFrame(rows, columns=names.split(","))
+    table.to_csv(folder / "attention" / "scores.csv", index=False)
+    labels = {"labels": {"original": [], "green_lines": ["stuck"] if seed == 2 else []}}
+    (folder / "attention" / "labels.json").write_text(json.dumps(labels))
+
+
+def write_sweep(root: Path, *, seeds: int = 3, episodes: int = 20) -> Path:
+    """Two methods, several seeds, and the baselines measured under the same protocol."""
+    for method in SCORES:
+        for seed in range(1, seeds + 1):
+            name = f"{method.replace(' + ', '-').replace(' ', '-')}-{seed}"
+            write_run(root / name, method, seed, episodes=episodes)
+    rng = np.random.default_rng(0)
+    tables = [
+        games(rng, name.replace(" ", "-"), name, -1, means_of(values), 40)
+        for name, values in BASELINES.items()
+    ]
+    (root / "baselines" / "evaluation").mkdir(parents=True)
+    path = root / "baselines" / "evaluation" / "episodes.csv"
+    pd.concat(tables).to_csv(path, index=False)
+    return root
+
+
+if __name__ == "__main__":
+    write_sweep(Path(sys.argv[1]))
