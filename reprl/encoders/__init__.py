@@ -1,1 +1,8 @@
-"""."""
+"""Encoders: images in; features, feature map and attention out."""
+
+from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.encoders.convolutional import ConvEncoder
+from reprl.encoders.impala import Impala
+from reprl.encoders.nature import Nature, NaturePadded
+
+__all__ = ["ConvEncoder", "Encoder", "EncoderOutput", "Impala", "Nature", "NaturePadded"]

@@ -37,7 +37,7 @@ class Encoder(BaseFeaturesExtractor):
         raise AssertionError(f"{type(self).__name__} must define project()")
 
     def visibility(self, attention: Tensor) -> Tensor:
-        """How much attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
+        """What attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
         shape = self._observation_space.shape
         assert shape is not None
         size = (shape[1], shape[2])

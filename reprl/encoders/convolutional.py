@@ -1,0 +1,101 @@
+"""The encoder every trunk shares: convolutions, an optional mask, one linear layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from reprl.encoders.attention import build_attention
+from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.encoders.geometry import Grid, gaussians, grid, separable
+from reprl.errors import UserError
+
+
+def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:
+    """(stack, H, W) of an image space, or a refusal."""
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 3:
+        raise UserError(f"an encoder needs images of shape (stack, height, width), not {space}.")
+    return space.shape[0], space.shape[1], space.shape[2]
+
+
+class ConvEncoder(Encoder):
+    """Trunk -> (mask) -> flatten or pool -> linear -> ReLU, laid out as SB3's NatureCNN.
+
+    The order of construction (trunk, linear, mask) is also the order in which SB3 draws first
+    weights, so without a mask the draws are SB3's own.
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        trunk: nn.Sequential,
+        *,
+        features_dim: int = 512,
+        global_pool: bool = False,
+        attention: Mapping[str, Any] | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        if not isinstance(features_dim, int) or features_dim < 1:
+            raise UserError(f"encoder.features_dim={features_dim} must be a whole number above 0.")
+        if not 0 <= dropout < 1:
+            raise UserError(f"encoder.dropout={dropout} must be at least 0 and below 1.")
+        frames, height, width = image_shape(observation_space)
+        super().__init__(observation_space, features_dim)
+        self.cnn = trunk
+        self.grid: Grid = grid(trunk, (height, width), type(self).__name__)
+        with torch.no_grad():
+            feature_map = trunk(torch.zeros(1, frames, height, width))
+        self.pool = nn.AdaptiveAvgPool2d(1) if global_pool else nn.Identity()
+        inputs = self.pool(feature_map).numel()
+        self.linear = nn.Sequential(nn.Linear(inputs, features_dim), nn.ReLU())
+        self.dropout = nn.Dropout(dropout)
+        self.attention = build_attention(
+            attention, frames=frames, trunk=self.grid, trunk_channels=feature_map.shape[1]
+        )
+
+    def encode(self, images: Tensor) -> EncoderOutput:
+        look = self.attention
+        attention = None
+        if look is None:
+            feature_map = self.cnn(images)
+        elif look.where == "features":
+            feature_map = self.cnn(images)
+            gate, attention = look(images, feature_map)
+            feature_map = feature_map * look.over_features(gate)
+        else:
+            # at native resolution the trunk looks twice: at the whole image, then at the masked one
+            whole = self.cnn(images) if look.branch is None else None
+            gate, attention = look(images, whole)
+            feature_map = self.cnn(images * look.over_image(gate))
+        features = self.linear(self.pool(feature_map).flatten(1))
+        return EncoderOutput(self.dropout(features), feature_map, attention)
+
+    def project(self, attention: Tensor, size: int | tuple[int, int]) -> Tensor:
+        """Spread cells (B, K, h, w) over pixels (B, K, H, W), keeping each map's mass.
+
+        Takes the encoder's own attention or any map over the trunk's cells (CAM, for example);
+        `size` may differ from the observation's, such as the raw screen's (210, 160).
+        """
+        cells = self._cells(attention)
+        height, width = (size, size) if isinstance(size, int) else size
+        return separable(gaussians(cells.rows, height), gaussians(cells.columns, width), attention)
+
+    def visibility(self, attention: Tensor) -> Tensor:
+        """What attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
+        if self.attention is None:
+            raise UserError("visibility() needs an encoder with an attention mask.")
+        return self.attention.over_image(attention)
+
+    def _cells(self, attention: Tensor) -> Grid:
+        grids = [self.grid] if self.attention is None else [self.attention.grid, self.grid]
+        for cells in grids:
+            if cells.shape == tuple(attention.shape[-2:]):
+                return cells
+        allowed = " or ".join(f"{g.shape[0]}x{g.shape[1]}" for g in dict.fromkeys(grids))
+        raise UserError(
+            f"cannot project a map of {tuple(attention.shape)}: expected {allowed} cells."
+        )
