@@ -1,0 +1,207 @@
+"""From the command line to one plain dict: Hydra composes, and its errors become one sentence.
+
+`reprl train` calls `compose` for a run and `expand` for a sweep; what values are allowed is decided
+in `reprl.config`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_module
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from reprl.errors import UserError, nearest
+
+PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+SEARCHPATH = "hydra.searchpath="
+HIDDEN = {"hydra", "__pycache__"}
+
+
+def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
+    """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
+    dirs = search_dirs(overrides, config_dirs)
+    overrides = [o for o in overrides if not o.startswith(SEARCHPATH)]
+    overrides = [*_combinations(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    for override in parse(overrides):
+        _refuse_sweep(override)
+        _check_choice(override, dirs)
+    with _hydra():
+        try:
+            composed = hydra_compose("train", overrides, return_hydra_config=True)
+            chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
+            keys = [key for key in composed if key != "hydra"]
+            values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _explain(error, overrides, dirs) from error
+    assert isinstance(values, dict)
+    assert isinstance(chosen, dict)
+    values["choices"] = _choices(chosen)
+    return {str(key): value for key, value in values.items()}
+
+
+def expand(overrides: list[str]) -> list[list[str]]:
+    """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order."""
+    try:
+        return BasicSweeper.split_arguments(parse(overrides), None)[0]
+    except HydraException as error:
+        raise UserError(f"this sweep cannot be expanded: {_first_line(error)}") from error
+
+
+def parse(overrides: list[str]) -> list[Override]:
+    """Parse overrides one by one, so that an error names the one it is in."""
+    parser = OverridesParser.create()
+    parsed = []
+    for text in overrides:
+        try:
+            parsed += parser.parse_overrides([text])
+        except HydraException:
+            raise UserError(f"cannot read '{text}': overrides are written key=value.") from None
+    return parsed
+
+
+def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
+    """Every config group of the package and of the user's folders."""
+    found = {f.name for root in _roots(config_dirs) for f in root.iterdir() if f.is_dir()}
+    return sorted(name for name in found - HIDDEN if options(name, config_dirs))
+
+
+def options(group: str, config_dirs: Iterable[Path] = ()) -> dict[str, str]:
+    """What a group offers: name -> the first comment line of its YAML."""
+    found: dict[str, str] = {}
+    for root in _roots(config_dirs):
+        folder = root / group
+        if folder.is_dir():
+            for file in folder.iterdir():
+                if file.name.endswith(".yaml"):
+                    found[file.name.removesuffix(".yaml")] = _summary(file.read_text())
+    return dict(sorted(found.items()))
+
+
+def search_dirs(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[Path]:
+    """The user's config folders, from --config-dir and from hydra.searchpath."""
+    found = list(config_dirs)
+    for text in [o for o in overrides if o.startswith(SEARCHPATH)]:
+        entries = parse([text])[0].value()
+        for entry in entries if isinstance(entries, list) else [entries]:
+            found.append(Path(str(entry).removeprefix("file://")).expanduser())
+    for folder in found:
+        if not folder.is_dir():
+            raise UserError(f"there is no config folder '{folder}'.")
+    return found
+
+
+def selections(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[str]:
+    """The overrides that choose a group's option, without those that set a value."""
+    known = [*groups(search_dirs(overrides, config_dirs)), SEARCHPATH.rstrip("=")]
+    return [o for o in overrides if re.split("[=@]", o)[0].lstrip("+") in known]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as dotted keys; lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
+    flat = {str(k): v for k, v in chosen.items() if not str(k).startswith("hydra/")}
+    # `auxiliary@auxiliary.curl: curl` entries are one of several losses: they read as a+b.
+    for group in PARTS:
+        several = [str(v) for k, v in flat.items() if k.startswith(f"{group}@")]
+        if several:
+            flat[group] = "+".join(several)
+    return {key: flat[key] for key in sorted(flat) if "@" not in key}
+
+
+def _combinations(overrides: list[str]) -> list[str]:
+    # auxiliary=[a,b] asks for several losses at once: each goes under its own name.
+    rewritten: list[str] = []
+    for text in overrides:
+        several = re.fullmatch(r"(auxiliary)=\[([\w,\s-]*)\]", text)
+        if several:
+            group, names = several.group(1), [n.strip() for n in several.group(2).split(",")]
+            rewritten.append(f"{group}=none")
+            rewritten += [f"+{group}@{group}.{name}={name}" for name in names if name]
+        else:
+            rewritten.append(text)
+    return rewritten
+
+
+def _refuse_sweep(override: Override) -> None:
+    if override.is_sweep_override():
+        raise UserError(
+            f"'{override.input_line}' gives several values: add -m for a sweep, or write "
+            f"{override.key_or_group}=[a,b] for a list."
+        )
+
+
+def _check_choice(override: Override, dirs: list[Path]) -> None:
+    group, value = override.key_or_group, override.value()
+    known = groups(dirs)
+    if group not in known or value is None or override.is_delete():
+        return
+    offered = options(group, dirs)
+    if str(value) not in offered:
+        raise UserError(
+            f"{group}={value} is unknown: choose from {', '.join(offered)}."
+            f"{nearest(str(value), offered)}"
+        )
+
+
+def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
+    missing = re.search(
+        r"Could not (?:override|append to config|delete.*?) '?([\w.@/]+)", str(error)
+    )
+    if missing is None:
+        return UserError(f"the configuration does not compose: {_first_line(error)}")
+    known = groups(dirs)
+    plain = hydra_compose("train", selections(overrides, dirs))
+    keys = list(flatten(OmegaConf.to_container(plain)))  # type: ignore[arg-type]
+    sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
+    key = missing.group(1)
+    similar = nearest(key, {*keys, *sections, *known}) or nearest(
+        key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys}
+    )
+    return UserError(f"there is no key '{key}' in the configuration.{similar}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") + "."
+
+
+def _summary(text: str) -> str:
+    comments = [line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")]
+    return next((c for c in comments if c and not c.startswith("@package")), "")
+
+
+def _roots(config_dirs: Iterable[Path]) -> list[Traversable]:
+    return [resources.files("reprl.conf"), *config_dirs]
+
+
+def _urls(dirs: list[Path]) -> list[str]:
+    return [f"'file://{d.resolve()}'" for d in dirs]
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    GlobalHydra.instance().clear()
+    with initialize_config_module("reprl.conf", version_base="1.3"):
+        yield

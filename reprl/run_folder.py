@@ -1,0 +1,249 @@
+"""The run folder: everything one run leaves behind, in one place that can be copied and verified.
+
+`create` makes it when training is about to begin, never earlier; `RunFolder` reads and updates it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from reprl import __version__
+from reprl.compose import flatten
+from reprl.config import Config, check
+from reprl.errors import UserError, nearest
+
+PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
+STATUSES = ("running", "finished", "interrupted", "failed", "killed")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def record_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def validation_file(self) -> Path:
+        return self.path / "evaluation" / "validation.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def config(self) -> Config:
+        """The resolved configuration the run was started with."""
+        try:
+            values = yaml.safe_load(self.config_file.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise UserError(f"cannot read {self.config_file}: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{self.config_file} does not hold a configuration.")
+        self.find_user_code()
+        return check({**values, "run_dir": None})
+
+    def record(self) -> dict[str, Any]:
+        """What run.json holds."""
+        try:
+            return dict(json.loads(self.record_file.read_text()))
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {self.record_file}: {error}") from error
+
+    def update(self, **values: Any) -> None:
+        """Change entries of run.json, whole or not at all."""
+        write_atomically(
+            self.record_file, json.dumps(self.record() | values, indent=1, default=str) + "\n"
+        )
+
+    def status(self) -> str:
+        """The status in run.json; a run that says running but has no process was killed."""
+        status = str(self.record().get("status"))
+        if status == "running":
+            try:
+                self.lock().close()
+            except UserError:
+                return status
+            return "killed"
+        return status
+
+    def lock(self) -> IO[str]:
+        """Hold the folder for one writer; closing the file, or dying, lets it go."""
+        file = open(self.path / ".lock", "w")  # noqa: SIM115
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise UserError(f"another process is writing to {self.path}.") from None
+        return file
+
+    def find_user_code(self) -> None:
+        """Make modules importable that the run used from the user's own folders."""
+        if self.record_file.exists():
+            add_to_path(self.record().get("python_path", []))
+
+
+def open_run(path: str | Path) -> RunFolder:
+    """An existing run folder, or the sentence that says why it is none."""
+    folder = RunFolder(Path(path))
+    if not folder.path.is_dir():
+        parent = folder.path.parent
+        siblings = [p.name for p in parent.iterdir()] if parent.is_dir() else []
+        raise UserError(f"there is no run folder '{path}'.{nearest(folder.path.name, siblings)}")
+    for file in (folder.config_file, folder.record_file):
+        if not file.exists():
+            raise UserError(f"{path} is not a run folder: it has no {file.name}.")
+    return folder
+
+
+def create(
+    config: Config, *, command: list[str], python_path: list[str], **extra: Any
+) -> RunFolder:
+    """Make the folder of a new run with its config.yaml and run.json, all at once."""
+    final = Path(config.run_dir or Path("runs") / name_of(config)).expanduser()
+    while config.run_dir is None and final.exists():  # twice the same run in the same second
+        final = final.with_name(f"{final.name}+")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    draft.chmod(0o755)
+    folder = RunFolder(draft)
+    text = yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None, width=100)
+    write_atomically(folder.config_file, text)
+    record = {
+        "status": "running",
+        "reason": None,
+        "config_hash": config.hash,
+        "method": config.method,
+        "experiment": config.choices.get("experiment"),
+        "started": now(),
+        "versions": versions(),
+        "threads": config.threads,
+        "mode": config.mode,
+        "device": config.device,
+        "command": command,
+        "parent": config.parent,
+        "python_path": python_path,
+        **extra,
+    }
+    write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
+    if final.is_dir():
+        final.rmdir()  # check_writable saw that it is empty
+    os.rename(draft, final)
+    return RunFolder(final)
+
+
+def name_of(config: Config) -> str:
+    """A folder name that sorts by time and says what the run is."""
+    what = str(config.choices.get("experiment") or config.method)
+    variants = "+".join(str(v) for v in config.env.variants[:3])
+    moment = time.strftime("%Y-%m-%d_%H-%M-%S")
+    name = f"{moment}_{what}_{variants}_s{config.seed}_{config.hash[:6]}"
+    return "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in name)[:200]
+
+
+def check_writable(config: Config) -> None:
+    """Refuse, before anything starts, a folder that holds something or cannot be written."""
+    final = Path(config.run_dir).expanduser() if config.run_dir else Path("runs")
+    if config.run_dir and final.exists():
+        if not final.is_dir():
+            raise UserError(f"run_dir={final} is a file.")
+        if (final / "run.json").exists():
+            raise UserError(f"run_dir={final} already holds a run: `reprl resume {final}` goes on.")
+        if any(final.iterdir()):
+            raise UserError(f"run_dir={final} is not empty: choose a new folder.")
+    existing = final.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"run_dir={final} cannot be written: no permission in {existing}.")
+
+
+def previous(folder: RunFolder) -> RunFolder | None:
+    """The latest other run of the same experiment in the same place."""
+    ours = folder.record()
+    found = []
+    for other in runs_in(folder.path.parent):
+        if other.path != folder.path:
+            record = other.record()
+            if record.get("experiment") == ours.get("experiment"):
+                found.append((str(record.get("started")), other))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def runs_in(place: Path) -> list[RunFolder]:
+    """Every run folder directly or one level below a place (a sweep), oldest first."""
+    if not place.is_dir():
+        return []
+    files = [*place.glob("run.json"), *place.glob("*/run.json"), *place.glob("*/*/run.json")]
+    found = [RunFolder(f.parent) for f in files if not f.parent.name.startswith(".")]
+    found = [r for r in found if r.config_file.exists() and _readable(r)]
+    return sorted(found, key=lambda run: (str(run.record().get("started")), run.path.name))
+
+
+def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, Any, Any]]:
+    """The keys in which two runs' configurations differ: (key, a's value, b's value)."""
+    ours, theirs = (flatten(yaml.safe_load(f.config_file.read_text())) for f in (a, b))
+    keys = [*ours, *(key for key in theirs if key not in ours)]
+    pairs = [(key, ours.get(key, "-"), theirs.get(key, "-")) for key in keys]
+    return [(k, x, y) for k, x, y in pairs if x != y and not k.startswith("choices.")]
+
+
+def versions() -> dict[str, str]:
+    """Of everything that decides a run's numbers."""
+    found = {"reprl": __version__, "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in PACKAGES}
+
+
+def where() -> dict[str, Any]:
+    """The process that is writing."""
+    return {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def add_to_path(folders: list[str]) -> None:
+    """Let user code be imported, after everything that is installed."""
+    sys.path.extend(f for f in folders if f not in sys.path and Path(f).is_dir())
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file so that a reader, or a crash, sees the old text or the new."""
+    draft = path.with_name(f".{path.name}.draft")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _readable(folder: RunFolder) -> bool:
+    try:
+        folder.record()
+    except UserError:
+        return False
+    return True
