@@ -125,6 +125,8 @@ class Emulator:
             # Full games: SB3's sequence after a life, without an episode's end. Points and a
             # game over inside it belong to this step.
             reward += self._relaunch()
+            if not any(self._ends):
+                self._history[:] = 0  # as training shows it after a lost life
         terminated, truncated = self._ends
         done = terminated or truncated or (life_lost and self.settings.training)
         info: dict[str, Any] = {

@@ -1,0 +1,282 @@
+"""The vector environment: workers, exact state, infos, bad input, and things that break."""
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stable_baselines3.common.monitor import Monitor
+
+from reprl.envs import WorkerError, make_vec_env
+from reprl.errors import UserError
+
+MIXTURE = ["moving_square", "green_lines", "original"]
+
+
+def play(env, steps, seed=0):
+    """Step with seeded actions; everything that came out, comparable with ==."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for _ in range(steps):
+        observations, rewards, dones, infos = env.step(rng.integers(4, size=env.num_envs))
+        episodes = [
+            (i["episode"]["r"], i["episode"]["l"]) if "episode" in i else None for i in infos
+        ]
+        out.append(
+            (
+                observations.tobytes(),
+                rewards.tobytes(),
+                dones.tobytes(),
+                [i["lives"] for i in infos],
+                episodes,
+            )
+        )
+    return out
+
+
+def test_workers_change_nothing():
+    results = []
+    for workers in (0, 1, 2):
+        env = make_vec_env(MIXTURE, n_envs=5, seed=7, workers=workers, sticky=0.25)
+        results.append([env.reset().tobytes(), play(env, 200), env.frames().tobytes()])
+        env.close()
+    assert results[0] == results[1] == results[2]
+    assert any(episode for *_, episodes in results[0][1] for episode in episodes)
+
+
+def test_seeds_give_games():
+    def first(seed, reseed=None):
+        env = make_vec_env(n_envs=3, seed=seed)
+        if reseed is not None:
+            env.seed(reseed)
+        return env.reset().tobytes(), play(env, 30)
+
+    assert first(1) == first(1)
+    assert first(1) != first(2)
+    assert first(1, reseed=2) == first(2)
+
+
+def test_a_step_returns_fresh_arrays():
+    env = make_vec_env(n_envs=2)
+    kept = env.reset()
+    copy = kept.copy()
+    for _ in range(5):
+        env.step(np.array([2, 3]))
+    np.testing.assert_array_equal(kept, copy)
+
+
+def test_stack_with_gaps_is_made_of_the_same_frames():
+    dense, sparse = make_vec_env(n_envs=1, stack=7), make_vec_env(n_envs=1, stack=4, gap=2)
+    np.testing.assert_array_equal(dense.reset()[:, ::2], sparse.reset())
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        actions = rng.integers(4, size=1)
+        np.testing.assert_array_equal(dense.step(actions)[0][:, ::2], sparse.step(actions)[0])
+
+
+def test_reward_is_clipped_raw_or_scaled():
+    rewards = {}
+    for reward in ("clip", "raw", 0.5):
+        env = make_vec_env(n_envs=1, reward=reward, training=False)
+        env.reset()
+        total = 0.0
+        for _ in range(400):
+            ball, paddle = env.objects()[0].ball, env.objects()[0].paddle
+            aim = 0 if ball is None else np.sign(ball.center[0] - paddle.center[0])
+            total += env.step(np.array([{0: 0, 1: 2, -1: 3}[int(aim)]]))[1][0]
+        rewards[reward] = total
+    assert rewards["raw"] > rewards["clip"] > 0
+    assert rewards[0.5] == rewards["raw"] / 2
+
+
+def test_negative_action_leaves_an_environment_untouched():
+    env, alone = make_vec_env(n_envs=2, seed=4), make_vec_env(n_envs=2, seed=4)
+    env.reset(), alone.reset()
+    rng = np.random.default_rng(0)
+    for step in range(60):
+        action = rng.integers(4)
+        expected = alone.step(np.array([action, action]))
+        got = env.step(np.array([action, -1]))
+        np.testing.assert_array_equal(got[0][0], expected[0][0])
+        assert (got[1][1], got[2][1]) == (0.0, False)
+        if step == 0:
+            still = got[0][1]
+        np.testing.assert_array_equal(got[0][1], still)
+
+
+def test_a_queued_game_is_the_same_in_any_slot_and_variant():
+    env = make_vec_env(n_envs=3, seed=0, training=False)
+    env.queue(0, 123)
+    env.queue(2, 123, "green_lines")
+    observations = env.reset()
+    assert (observations[0] != observations[2]).any()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        env.step(np.repeat(rng.integers(4), 3))
+        first, other, third = env.objects()
+        assert (first.ball, first.paddle, first.lives) == (third.ball, third.paddle, third.lives)
+    assert not first.distractor.any()
+    assert third.distractor.any()
+    assert (first.ball, first.paddle) != (other.ball, other.paddle)
+
+
+def test_truncation_is_reported_as_a_time_limit():
+    env = make_vec_env(n_envs=1, max_frames=400, training=False)
+    env.reset()
+    ends = []
+    for _ in range(300):
+        ball, paddle = env.objects()[0].ball, env.objects()[0].paddle
+        aim = 0 if ball is None else int(np.sign(ball.center[0] - paddle.center[0]))
+        _, _, dones, infos = env.step(np.array([{0: 0, 1: 2, -1: 3}[aim]]))
+        if dones[0]:
+            ends.append((infos[0]["TimeLimit.truncated"], infos[0]["episode"]["l"]))
+    assert ends
+    assert all(truncated and length == 400 for truncated, length in ends)
+
+
+def continued(snapshot: bytes, variant: str, workers: int, steps: int) -> str:
+    script = str(Path(__file__).with_name("continue_snapshot.py"))
+    command = [sys.executable, script, variant, str(workers), str(steps)]
+    done = subprocess.run(command, input=snapshot, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.slow
+def test_a_snapshot_continues_identically_in_another_process():
+    """Sticky actions, a moving and a physical variant, workers 0 and 2, 2,000 further steps."""
+    variant = "moving_square,drift_left,strobe_bricks"
+    env = make_vec_env(variant.split(","), n_envs=3, seed=5, sticky=0.25)
+    env.reset()
+    play(env, 150)
+    snapshot = env.snapshot()
+    digest = runpy.run_path(str(Path(__file__).with_name("continue_snapshot.py")))["digest"]
+    assert [continued(snapshot, variant, w, 2000) for w in (0, 2)] == [digest(env, 2000)] * 2
+
+
+def test_snapshots_refuse_damage_and_other_settings():
+    env = make_vec_env(n_envs=1)
+    with pytest.raises(UserError, match="reset"):
+        env.snapshot()
+    env.reset()
+    snapshot = env.snapshot()
+    with pytest.raises(UserError, match="checksum"):
+        env.restore(snapshot[:-1])
+    with pytest.raises(UserError, match="checksum"):
+        env.restore(snapshot[:200] + b"x" + snapshot[201:])
+    with pytest.raises(UserError, match="not an environment snapshot"):
+        env.restore(b"something else")
+    with pytest.raises(UserError, match="sticky was 0.0, here it is 0.5"):
+        make_vec_env(n_envs=1, sticky=0.5).restore(snapshot)
+    with pytest.raises(UserError, match="1 environments, here are 2"):
+        make_vec_env(n_envs=2).restore(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"game": "brekout"}, "unknown game 'brekout'.*Did you mean 'breakout'"),
+        ({"variant": "green_line"}, "unknown variant 'green_line'.*Did you mean 'green_lines'"),
+        ({"variant": []}, "empty"),
+        ({"sticky": 1.5}, "sticky=1.5 must be a number from 0 to 1"),
+        ({"sticky": float("nan")}, "sticky=nan"),
+        ({"n_envs": 0}, "n_envs=0 must be a whole number from 1"),
+        ({"n_envs": 2.5}, "n_envs=2.5"),
+        ({"n_envs": 2, "workers": 3}, "workers=3 must be a whole number from 0 to 2"),
+        ({"severity": 2, "variant": "green_lines"}, "severity=2"),
+        ({"severity": 0.5}, "'original' has no severity"),
+        ({"variant": "drift_left", "game": "pong"}, "'drift_left' cannot be played in game 'pong'"),
+        ({"stack": 0}, "stack=0"),
+        ({"reward": "clipped"}, "reward='clipped' must be clip, raw or a factor"),
+        ({"max_frames": 0}, "max_frames=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
+        make_vec_env(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_actions_and_early_steps_are_refused():
+    env = make_vec_env(n_envs=1)
+    with pytest.raises(UserError, match="before reset"):
+        env.step(np.array([0]))
+    env.reset()
+    with pytest.raises(UserError, match="action 4 does not exist.*NOOP, FIRE, RIGHT, LEFT"):
+        env.step(np.array([4]))
+
+
+def processes_of(env) -> list[int]:
+    return [p.pid for p in env.workers._processes]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_a_killed_worker_is_named_and_the_rest_is_cleaned_up():
+    env = make_vec_env(n_envs=4, workers=2)
+    env.reset()
+    pids = processes_of(env)
+    os.kill(pids[1], signal.SIGKILL)
+    started = time.time()
+    with pytest.raises(WorkerError, match=r"worker 1 \(environments 2 to 3\) died of SIGKILL"):
+        env.step(np.zeros(4, int))
+    assert time.time() - started < 10
+    assert not any(map(alive, pids))
+    env.close()
+
+
+def test_a_hung_worker_is_named():
+    env = make_vec_env(n_envs=2, workers=2)
+    env.reset()
+    env.workers.patience = 1.0
+    pids = processes_of(env)
+    os.kill(pids[0], signal.SIGSTOP)
+    with pytest.raises(
+        WorkerError, match=r"worker 0 \(environments 0 to 0\) has not answered for 1 s"
+    ):
+        env.step(np.zeros(2, int))
+    assert not any(map(alive, pids))
+
+
+def test_an_exception_in_a_worker_comes_through():
+    env = make_vec_env(n_envs=2, workers=1)
+    env.reset()
+    with pytest.raises(WorkerError, match=r"worker 0 .*raised:(.|\n)*no_such_thing"):
+        env.env_method("no_such_thing")
+
+
+def test_a_killed_parent_leaves_nothing_behind():
+    code = (
+        "from reprl.envs import make_vec_env; import time, os\n"
+        "env = make_vec_env(n_envs=2, workers=2); env.reset()\n"
+        "print(*[p.pid for p in env.workers._processes], flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(p) for p in parent.stdout.readline().split()]
+    assert all(map(alive, pids))
+    before = set(os.listdir("/dev/shm"))
+    parent.kill()
+    parent.wait()
+    deadline = time.time() + 10
+    while any(map(alive, pids)) and time.time() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+    assert not {name for name in before if "reprl" in name}
+
+
+def test_sb3_sees_a_monitored_environment():
+    env = make_vec_env(n_envs=1)
+    assert env.env_is_wrapped(Monitor) == [True]
+    assert env.get_attr("index") == [0]
