@@ -1,0 +1,79 @@
+"""Contrastive loss in the manner of CURL: two views of one observation find each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.checks import Coefficient, number, one_of, whole
+from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.views import Views
+from reprl.encoders.base import Encoder
+from reprl.registry import Spec
+
+ANCHORS = ("view", "batch")
+
+
+def info_nce(queries: Tensor, keys: Tensor) -> Tensor:
+    """Cross-entropy of each query picking its own key out of the batch's.
+
+    Both are (B, D), or (P, B, D) for P independent places whose mean is taken.
+    """
+    if queries.shape[-2] == 0:
+        return queries.sum()  # no pair in this batch: zero, and still part of the graph
+    logits = queries @ keys.mT  # (..., B, B)
+    logits = logits - logits.amax(dim=-1, keepdim=True)
+    own = torch.arange(logits.shape[-1], device=logits.device).expand(logits.shape[:-1])
+    return functional.cross_entropy(logits.flatten(0, -2), own.flatten())
+
+
+class Contrastive(AuxiliaryLoss):
+    """logits = q W k^T, k from a momentum encoder; gradient reaches encoder, projection and W.
+
+    anchor "view": the query is a fresh augmented view, encoded again, as CURL does. anchor
+    "batch": the query is the minibatch as the policy saw it, already encoded, which is cheaper.
+    """
+
+    def __init__(
+        self,
+        *,
+        coef: Coefficient = 0.05,
+        feature: int = 50,
+        tau: float = 0.05,
+        anchor: str = "view",
+        augmentation: Spec | None = None,
+        begin: int = 0,
+    ) -> None:
+        super().__init__()
+        self.declare("contrastive", coef=coef, begin=begin)
+        self.feature = whole("contrastive", "feature", feature, low=1)
+        self.tau = number("contrastive", "tau", tau, low=0.0, high=1.0)
+        self.anchor = one_of("contrastive", "anchor", anchor, ANCHORS)
+        self.views = Views(augmentation)
+
+    def setup(self, context: Context) -> None:
+        self.views.setup(context)
+        self.projection = nn.Sequential(
+            nn.Linear(context.encoder.features_dim, self.feature), nn.LayerNorm(self.feature)
+        )
+        self.bilinear = nn.Linear(self.feature, self.feature, bias=False)
+        self.key_encoder = Momentum(context.encoder, tau=self.tau)
+        self.key_projection = Momentum(self.projection, tau=self.tau)
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        if self.anchor == "view":
+            view = self.views(batch.observations, batch.generator).observations
+            features = encoder.encode(batch.images(view)).features  # (B, F)
+        else:
+            features = batch.output.features
+        other = self.views(batch.observations, batch.generator).observations
+        keys = self.key_projection(self.key_encoder(batch.images(other)))  # (B, D)
+        queries = self.projection(features)  # (B, D)
+        # q W k^T: the learned W is applied to the query's side, which carries the gradient.
+        return {"contrastive": info_nce(self.bilinear(queries), keys)}
+
+    def after_step(self) -> None:
+        self.key_encoder.move()
+        self.key_projection.move()

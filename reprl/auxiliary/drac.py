@@ -1,0 +1,48 @@
+"""DrAC: the policy and the value should not change when only the picture does."""
+
+from __future__ import annotations
+
+import torch
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import Tensor
+
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.checks import Coefficient
+from reprl.auxiliary.views import Views
+from reprl.encoders.base import Encoder
+from reprl.registry import Spec
+
+
+def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (B, n_actions) and values (B,) from the features (B, F)."""
+    latent_pi, latent_vf = policy.mlp_extractor(features)
+    log_probs = policy.action_net(latent_pi).log_softmax(dim=1)
+    return log_probs, policy.value_net(latent_vf).flatten()
+
+
+class DrAC(AuxiliaryLoss):
+    """-log pi(a | f(s)) + 0.5 (sg V(s) - V(f(s)))^2 with a drawn from pi(. | s).
+
+    Only the augmented side f(s) carries gradient: to the encoder and to the policy's own heads.
+    """
+
+    def __init__(
+        self, *, coef: Coefficient = 0.1, augmentation: Spec | None = None, begin: int = 0
+    ) -> None:
+        super().__init__()
+        self.declare("drac", coef=coef, begin=begin)
+        self.views = Views(augmentation)
+
+    def setup(self, context: Context) -> None:
+        self.views.setup(context)
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        view = self.views(batch.observations, batch.generator)
+        features = encoder.encode(batch.images(view.observations)).features
+        log_probs, values = heads(batch.policy, features)
+        chances = batch.log_probs.detach().exp().to(batch.generator.device)
+        actions = torch.multinomial(chances, 1, generator=batch.generator).squeeze(1)  # (B,)
+        actions = self.views.actions(view, actions.to(log_probs.device))
+        surprise = -log_probs.gather(1, actions[:, None]).squeeze(1)  # (B,)
+        gap = batch.values.detach() - values
+        return {"drac": (surprise + 0.5 * gap.square()).mean()}

@@ -1,0 +1,56 @@
+"""Small networks the losses read a representation with; they never feed the policy."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """One hidden layer: (B, inputs) -> (B, outputs)."""
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+class PixelHead(nn.Module):
+    """Paint pictures from a vector: (B, inputs) -> (B, frames, H / shrink, W / shrink)."""
+
+    def __init__(self, inputs: int, picture: tuple[int, int, int], *, shrink: int) -> None:
+        super().__init__()
+        frames, height, width = picture
+        self.shrink = shrink
+        self.size = (height // shrink, width // shrink)
+        # The first grid is a quarter of the picture: two doublings lead back to it.
+        self.grid = (math.ceil(self.size[0] / 4), math.ceil(self.size[1] / 4))
+        self.spread = nn.Linear(inputs, 16 * self.grid[0] * self.grid[1])
+        self.middle = nn.Conv2d(16, 16, 3, padding=1)
+        self.paint = nn.Conv2d(16, frames, 3, padding=1)
+
+    def forward(self, vector: Tensor) -> Tensor:
+        cells = functional.relu(self.spread(vector)).view(-1, 16, *self.grid)
+        cells = functional.relu(self.middle(functional.interpolate(cells, scale_factor=2)))
+        picture = self.paint(functional.interpolate(cells, scale_factor=2))
+        return picture[:, :, : self.size[0], : self.size[1]]
+
+    def error(self, vector: Tensor, images: Tensor) -> Tensor:
+        """Mean squared error to the images (B, frames, H, W), area-averaged by `shrink`."""
+        target = functional.avg_pool2d(images, self.shrink)
+        return functional.mse_loss(self(vector), target.detach())
+
+
+class ImageTrunk(nn.Sequential):
+    """A light convolutional trunk for any size: (B, frames, H, W) -> (B, `width`)."""
+
+    def __init__(self, picture: tuple[int, int, int]) -> None:
+        frames, height, width = picture
+        super().__init__(
+            nn.Conv2d(frames, 16, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        self.width = 32 * math.ceil(height / 8) * math.ceil(width / 8)

@@ -1,0 +1,94 @@
+"""The representation loss of the field notes: several losses under nested coefficients.
+
+total += repr_coef * (contra_coef * contrastive + encoder_coef * sparsity
+                      + decoder_coef * decoder + recon_coef * reconstruction)
+         + regularize_coef * regularization, all from step begin_repr on.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from reprl import registry
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.checks import Coefficient, coefficient, number, whole
+from reprl.encoders.base import Encoder
+from reprl.errors import UserError
+
+NAME = "representation"
+
+
+class Representation(AuxiliaryLoss):
+    """Nested coefficients multiplied through; a part whose own coefficient is 0 is left out.
+
+    Each part is a name of the group or a spec; its `coef` is the one given here.
+    """
+
+    def __init__(
+        self,
+        *,
+        repr_coef: float = 0.05,
+        contra_coef: Coefficient = 0.0,
+        encoder_coef: Coefficient = 0.0,
+        decoder_coef: Coefficient = 0.0,
+        recon_coef: Coefficient = 0.0,
+        regularize_coef: Coefficient = 0.0,
+        begin_repr: int = 0,
+        contrastive: registry.Spec = "contrastive",
+        sparsity: registry.Spec = "sparsity",
+        decoder: registry.Spec = "decoder",
+        reconstruction: registry.Spec = "reconstruction",
+        regularization: registry.Spec = "regularization",
+    ) -> None:
+        super().__init__()
+        outer = number(NAME, "repr_coef", repr_coef, low=0.0)
+        self.begin_repr = whole(NAME, "begin_repr", begin_repr, low=0)
+        self.parts = nn.ModuleDict()
+        self._add("contrastive", contrastive, "contra_coef", contra_coef, outer)
+        self._add("sparsity", sparsity, "encoder_coef", encoder_coef, outer)
+        self._add("decoder", decoder, "decoder_coef", decoder_coef, outer)
+        self._add("reconstruction", reconstruction, "recon_coef", recon_coef, outer)
+        # The field notes add the regularization beside the representation loss, not inside it.
+        self._add("regularization", regularization, "regularize_coef", regularize_coef, 1.0)
+        if not self.parts:
+            raise UserError(
+                "auxiliary loss 'representation' has no part: give contra_coef, encoder_coef, "
+                "decoder_coef, recon_coef or regularize_coef a value above 0."
+            )
+        self.reach = max(part.reach for part in self._losses().values())
+
+    def _add(
+        self, term: str, spec: registry.Spec, key: str, coef: Coefficient, factor: float
+    ) -> None:
+        weight = coefficient(NAME, key, coef, factor=factor)
+        if coef == 0:
+            return
+        plain = registry.resolve("auxiliary", spec)
+        if plain is None:
+            raise UserError(f"auxiliary loss '{NAME}': {key}={coef} needs {term}, got {spec!r}.")
+        part = registry.build("auxiliary", {**plain, "coef": weight})
+        if not isinstance(part, AuxiliaryLoss) or len(part.weights) != 1:
+            raise UserError(
+                f"auxiliary loss '{NAME}': {term} must be an auxiliary loss with one term, "
+                f"got {plain['_target_']}."
+            )
+        self.parts[term] = part
+        begin = max(self.begin_repr, *part.begin.values(), 0)
+        self.declare(term, coef=weight, begin=begin)
+
+    def _losses(self) -> dict[str, AuxiliaryLoss]:
+        return {term: part for term, part in self.parts.items() if isinstance(part, AuxiliaryLoss)}
+
+    def setup(self, context: Context) -> None:
+        for part in self._losses().values():
+            part.setup(context)
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        terms = {}
+        for term, part in self._losses().items():
+            (terms[term],) = part(batch, encoder).values()
+        return terms
+
+    def after_step(self) -> None:
+        for part in self._losses().values():
+            part.after_step()

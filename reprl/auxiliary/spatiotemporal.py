@@ -1,0 +1,40 @@
+"""ST-DIM: the whole picture, and each place in it, find the same place one step earlier."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.checks import Coefficient
+from reprl.auxiliary.contrastive import info_nce
+from reprl.encoders.base import Encoder
+
+
+class SpatioTemporal(AuxiliaryLoss):
+    """Mean over places yx of CE(W1 g(t) . l(t-1, yx)) + CE(W2 l(t, yx) . l(t-1, yx)).
+
+    g are the features, l the cells of the feature map, negatives the rest of the batch. Pairs that
+    cross an episode start take no part. Gradient reaches the encoder at both times, W1 and W2.
+    """
+
+    reach = 1
+
+    def __init__(self, *, coef: Coefficient = 0.05, begin: int = 0) -> None:
+        super().__init__()
+        self.declare("spatiotemporal", coef=coef, begin=begin)
+
+    def setup(self, context: Context) -> None:
+        channels = context.encoder.dry_output().feature_map.shape[1]
+        self.whole = nn.Linear(context.encoder.features_dim, channels, bias=False)
+        self.place = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        earlier, valid = batch.at(-1)
+        # Only valid pairs are encoded: the rest would be negatives that never were neighbours.
+        before = encoder.encode(batch.images(earlier[valid])).feature_map  # (V, C, h, w)
+        keys = before.flatten(2).permute(2, 0, 1)  # (h*w, V, C)
+        cells = batch.output.feature_map[valid].flatten(2).permute(2, 0, 1)
+        features = self.whole(batch.output.features[valid])  # (V, C)
+        global_local = info_nce(features.expand_as(keys), keys)
+        local_local = info_nce(self.place(cells), keys)
+        return {"spatiotemporal": global_local + local_local}

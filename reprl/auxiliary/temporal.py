@@ -1,0 +1,79 @@
+"""Augmented temporal contrast (ATC): an observation finds the one a few steps later."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.checks import Coefficient, number, one_of, whole
+from reprl.auxiliary.contrastive import ANCHORS, info_nce
+from reprl.auxiliary.heads import mlp
+from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.views import Views
+from reprl.encoders.base import Encoder
+from reprl.registry import Spec
+
+
+class TemporalContrastive(AuxiliaryLoss):
+    """p = c + MLP(c), logits = W p . c'(t + offset), c' from a momentum encoder.
+
+    Pairs that cross an episode end take no part. Gradient reaches the encoder through the
+    anchor, the compressor, the residual MLP and W; never the momentum side.
+
+    anchor "view": the pair is (observation `offset` steps ago, sample), which the memory's history
+    offers for every sample even in A2C's short rollouts. anchor "batch": the pair is (sample,
+    observation `offset` steps later), and the sample's encoding is reused, which is cheaper.
+    """
+
+    def __init__(
+        self,
+        *,
+        coef: Coefficient = 0.05,
+        offset: int = 3,
+        latent: int = 256,
+        hidden: int = 512,
+        tau: float = 0.01,
+        anchor: str = "view",
+        augmentation: Spec | None = None,
+        probability: float = 0.1,
+        begin: int = 0,
+    ) -> None:
+        super().__init__()
+        name = "temporal"
+        self.declare(name, coef=coef, begin=begin)
+        self.offset = whole(name, "offset", offset, low=1)
+        self.reach = self.offset
+        self.latent = whole(name, "latent", latent, low=1)
+        self.hidden = whole(name, "hidden", hidden, low=1)
+        self.tau = number(name, "tau", tau, low=0.0, high=1.0)
+        self.anchor = one_of(name, "anchor", anchor, ANCHORS)
+        probability = number(name, "probability", probability, low=0.0, high=1.0)
+        self.views = Views(augmentation, probability=probability)
+
+    def setup(self, context: Context) -> None:
+        self.views.setup(context)
+        self.compressor = nn.Linear(context.encoder.features_dim, self.latent)
+        self.forecast = mlp(self.latent, self.hidden, self.latent)
+        self.bilinear = nn.Linear(self.latent, self.latent, bias=False)
+        self.key_encoder = Momentum(context.encoder, tau=self.tau)
+        self.key_compressor = Momentum(self.compressor, tau=self.tau)
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        if self.anchor == "view":
+            earlier, valid = batch.at(-self.offset)
+            view = self.views(earlier, batch.generator).observations
+            features = encoder.encode(batch.images(view)).features  # (B, F)
+            later = batch.observations
+        else:
+            later, valid = batch.at(self.offset)
+            features = batch.output.features
+        positives = self.views(later, batch.generator).observations
+        keys = self.key_compressor(self.key_encoder(batch.images(positives)))  # (B, D)
+        code = self.compressor(features)  # (B, D)
+        queries = self.bilinear(code + self.forecast(code))
+        # A pair that is not valid is not even a negative: it may be an anchor's own picture.
+        return {"temporal": info_nce(queries[valid], keys[valid])}
+
+    def after_step(self) -> None:
+        self.key_encoder.move()
+        self.key_compressor.move()

@@ -1,0 +1,48 @@
+"""Which augmentation makes a loss's views: its own, else the run's, else a shift by 4 pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reprl import registry
+from reprl.augmentation.base import Augmentation, View
+from reprl.auxiliary.base import Context
+
+DEFAULT = "shift"
+
+
+class Views:
+    """Augmented views of a batch, each sample changed with the given probability.
+
+    Not a module on purpose: the run's augmentation belongs to the run, not to the loss's state.
+    """
+
+    def __init__(self, spec: registry.Spec | None, *, probability: float = 1.0) -> None:
+        self.spec: dict[str, Any] | None = registry.resolve("augmentation", spec)
+        self.probability = probability
+        self.augmentation: Augmentation | None = None
+
+    def setup(self, context: Context) -> None:
+        spec = self.spec
+        if spec is None and context.augmentation is None:
+            spec = registry.resolve("augmentation", DEFAULT)
+        if spec is None:
+            self.augmentation = context.augmentation
+        else:
+            arguments = {key: value for key, value in spec.items() if key != "use"}
+            self.augmentation = registry.build("augmentation", arguments)
+
+    def __call__(self, observations: Tensor, generator: torch.Generator) -> View:
+        """Augment (B, stack, H, W) uint8."""
+        assert self.augmentation is not None, "setup() runs before the first batch"
+        view = self.augmentation(observations, generator)
+        if self.probability >= 1.0:
+            return view
+        draw = torch.rand(len(observations), generator=generator, device=generator.device)
+        chosen = (draw < self.probability).to(observations.device)  # (B,)
+        mixed = torch.where(chosen[:, None, None, None], view.observations, observations)
+        mirrored = None if view.mirrored is None else view.mirrored & chosen
+        return View(mixed, mirrored)

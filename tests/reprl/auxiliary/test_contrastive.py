@@ -1,0 +1,127 @@
+"""The two-view contrastive loss against hand-made numbers, and whether it does its job."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from reprl.auxiliary import Contrastive
+from reprl.auxiliary.contrastive import info_nce
+from reprl.auxiliary.momentum import Momentum
+from reprl.errors import UserError
+
+
+def test_info_nce_is_the_cross_entropy_on_the_diagonal():
+    queries = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    keys = torch.eye(2)
+    expected = (math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
+    assert info_nce(queries, keys).item() == pytest.approx(expected, abs=1e-6)
+    assert math.isfinite(info_nce(1e4 * queries, 1e4 * keys).item())
+
+
+def test_info_nce_takes_the_mean_over_places():
+    queries = torch.tensor([[[2.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    first = (math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
+    keys = torch.eye(2).expand(2, 2, 2)
+    assert info_nce(queries, keys).item() == pytest.approx((first + math.log(2)) / 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("anchor", ["view", "batch"])
+def test_the_value_is_q_w_k(unmasked, anchor):
+    loss = unmasked.prepare(Contrastive(feature=12, anchor=anchor))
+    loss.projection = nn.Identity()
+    loss.key_projection = Momentum(nn.Identity(), tau=0.05)
+    batch = unmasked.batch(unmasked.images(3))
+    q = k = batch.output.features.detach()
+    logits = q @ loss.bilinear.weight.detach().T @ k.T
+    expected = -sum(logits[i].log_softmax(0)[i] for i in range(3)) / 3
+    assert loss(batch, unmasked.encoder)["contrastive"].item() == pytest.approx(
+        expected.item(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("anchor", ["view", "batch"])
+def test_gradient_reaches_the_encoder_and_the_query_side_only(masked, anchor):
+    loss = masked.prepare(Contrastive(anchor=anchor))
+    reached = masked.reached(loss, masked.batch(masked.images(6)))
+    encoder = {f"encoder.{name}" for name, _ in masked.encoder.named_parameters()}
+    # W is the query's last layer; a bias before a LayerNorm still reaches it through its spread.
+    query = {"loss.projection.0.weight", "loss.projection.1.weight", "loss.bilinear.weight"}
+    assert encoder | query <= reached
+    assert all(
+        name.startswith(("encoder.", "loss.projection.", "loss.bilinear")) for name in reached
+    )
+    assert {id(p) for p in loss.momentum_parameters()} == {
+        id(p) for module in (loss.key_encoder, loss.key_projection) for p in module.parameters()
+    }
+
+
+def test_it_learns_to_find_the_partner_and_shuffled_positives_do_not(unmasked, noise):
+    images = unmasked.images(32)
+
+    def final(shuffled: bool) -> float:
+        loss = unmasked.prepare(Contrastive(feature=16), noise)
+        if shuffled:
+            follow = loss.key_encoder.forward
+            loss.key_encoder.forward = lambda x: follow(x)[torch.randperm(len(x))]
+        values = unmasked.train(loss, lambda: unmasked.batch(images), 60)
+        return sum(values[-5:]) / 5
+
+    assert final(shuffled=False) < 0.5
+    assert final(shuffled=True) > 0.9 * math.log(32)
+
+
+def test_a_detached_encoder_is_noticed(unmasked):
+    loss = unmasked.prepare(Contrastive(anchor="batch"))
+    batch = unmasked.batch(unmasked.images(6))
+    batch.output.features = batch.output.features.detach()
+    assert not any(name.startswith("encoder") for name in unmasked.reached(loss, batch))
+
+
+def test_momentum_moves_by_tau_and_only_in_after_step(unmasked):
+    loss = unmasked.prepare(Contrastive(tau=0.25))
+    before = loss.key_encoder.copy.linear.weight.clone()
+    with torch.no_grad():
+        unmasked.encoder.linear.weight.add_(1.0)
+    loss(unmasked.batch(unmasked.images(4)), unmasked.encoder)
+    assert torch.equal(loss.key_encoder.copy.linear.weight, before)
+    loss.after_step()
+    torch.testing.assert_close(loss.key_encoder.copy.linear.weight, before + 0.25)
+
+
+def test_the_momentum_side_ignores_dropout():
+    online = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    follower = Momentum(online, tau=0.1).train()
+    x = torch.ones(2, 4)
+    assert torch.equal(follower(x), follower(x))
+    assert online.training
+
+
+def test_the_same_generator_gives_the_same_value(unmasked, noise):
+    loss = unmasked.prepare(Contrastive(), noise)
+    batch = unmasked.batch(unmasked.images(4))
+    values = []
+    for seed in (3, 3, 4):
+        batch.generator = torch.Generator().manual_seed(seed)
+        values.append(loss(batch, unmasked.encoder)["contrastive"].item())
+    assert values[0] == values[1] != values[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"coef": -0.1}, "coef=-0.1 must be a number of at least 0"),
+        ({"coef": float("nan")}, "coef=nan"),
+        ({"tau": 1.5}, "tau=1.5 must be a number between 0 and 1"),
+        ({"feature": 0}, "feature=0 must be a whole number of at least 1"),
+        ({"begin": -1}, "begin=-1"),
+        ({"anchor": "bach"}, "Did you mean 'batch'"),
+        ({"augmentation": "no_such"}, "unknown augmentation 'no_such'"),
+        ({"coef": {"start": 0.1, "end": -1.0}}, "coef.end=-1.0"),
+        ({"coef": {"kind": "liner", "start": 0.1}}, "Did you mean 'linear'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        Contrastive(**settings)
