@@ -31,11 +31,6 @@ GAP_COLUMNS = (
 )
 
 
-def is_baseline(method: str) -> bool:
-    """Random and scripted players: measured for reference, never trained."""
-    return method == "random" or method == "scripted" or method.startswith("scripted ")
-
-
 def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     """The games that count: finite scores of each run's last evaluated step, variants labelled.
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.gap import CLEAN, is_baseline, prepare, random_scores, run_scores
+from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.naming import is_baseline
 from reprl.analysis.statistics import Array, estimate, mean, retention
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned

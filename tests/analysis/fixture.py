@@ -39,7 +39,7 @@ def games(
     rows = []
     for (name, severity), average in means.items():
         family = VARIANTS[name][0]
-        scores = rng.gamma(3.0, max(average, 0.05) / 3.0, size=episodes).round()
+        scores = rng.gamma(8.0, max(average, 0.05) / 8.0, size=episodes).round()
         for i, score in enumerate(scores):
             rows.append(
                 {

@@ -1,0 +1,163 @@
+"""One line per method: does it play, does it generalize, and the sentence that says so."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.comparison import (
+    beats_random,
+    difference,
+    exact_tests,
+    is_ranked,
+    probability_of_improvement,
+)
+from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.naming import is_baseline
+from reprl.analysis.statistics import Array, Estimate, estimate, iqm, mean, retention
+
+ALL = "all variants"
+MOST_COMPARED = 6  # methods; beyond that each is compared with the first one only
+
+
+def main_variants(scores: pd.DataFrame) -> list[str]:
+    """The variants every trained seed was evaluated on, without the weaker severities.
+
+    Averages over variants use only these: otherwise a method could win by skipping a hard one.
+    """
+    trained = scores[[not is_baseline(m) for m in scores.index.get_level_values("method")]]
+    return [v for v in scores.columns if v != CLEAN and "@" not in v and trained[v].notna().all()]
+
+
+def overall(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Per trained method: clean score, mean score and retention over the variants, rank.
+
+    Methods whose runs are mostly no better than random on the clean game have no rank.
+    """
+    scores = run_scores(episodes)
+    random = random_scores(scores)
+    variants = main_variants(scores)
+    verdicts = _verdicts(prepare(episodes))
+    rows = []
+    for method, part in scores.groupby(level="method", sort=False):
+        if is_baseline(str(method)):
+            continue
+        clean = _column(part, CLEAN)
+        known = verdicts.get(str(method), [])
+        row: dict[str, object] = {"method": method, "n_seeds": len(part)}
+        row |= _spread("clean", estimate(mean, clean))
+        row |= _spread("score", estimate(mean, part[variants].to_numpy(float)))
+        base = random.reindex([CLEAN, *variants]).to_numpy(float)
+        table = np.column_stack([clean, part[variants].to_numpy(float)])  # (R, 1 + V)
+        row |= _spread("retention", estimate(lambda r, b=base: _retention(r, b, np.mean), table))
+        row |= _spread("iqm", estimate(lambda r, b=base: _retention(r, b, iqm), table))
+        row["beat_random"] = sum(v is True for v in known)
+        row["ranked"] = is_ranked(known)
+        rows.append(row)
+    table_ = pd.DataFrame(rows)
+    if table_.empty:
+        return table_
+    table_["ranked"] = pd.Series([r["ranked"] for r in rows], dtype=object)  # True, False or None
+    key = table_["retention"].where(table_["ranked"].map(lambda r: r is True))
+    table_["rank"] = key.rank(ascending=False, method="min")
+    return table_
+
+
+def _verdicts(frame: pd.DataFrame) -> dict[str, list[bool | None]]:
+    clean = frame[frame["variant"] == CLEAN]
+    random = clean.loc[clean["method"] == "random", "episode_return"]
+    out: dict[str, list[bool | None]] = {}
+    for (method, _), games in clean.groupby(["method", "train_seed"]):
+        out.setdefault(method, []).append(beats_random(games["episode_return"], random))
+    return out
+
+
+def _retention(rows: Array, base: Array, average: object) -> float:
+    """Mean or IQM over runs and variants of scores normalised by the method's clean play."""
+    if rows.shape[1] < 2 or not np.isfinite(base).all():
+        return float("nan")
+    kept = retention(rows[:, 1:], rows[:, 0].mean(), base[1:], base[0])  # (R, V)
+    return float(average(kept)) if np.isfinite(kept).all() else float("nan")  # type: ignore[operator]
+
+
+def _spread(name: str, got: Estimate) -> dict[str, float]:
+    return {name: got.value, f"{name}_low": got.low, f"{name}_high": got.high}
+
+
+def _column(part: pd.DataFrame, variant: str) -> Array:
+    return part[variant].to_numpy(float) if variant in part else np.full(len(part), np.nan)
+
+
+def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFrame, str]:
+    """Every pair of methods on every variant and on their mean, and a sentence on the tests."""
+    scores = run_scores(episodes)
+    variants = main_variants(scores)
+    scores = scores[[CLEAN, *variants]] if CLEAN in scores else scores[variants]
+    scores = scores.assign(**{ALL: scores[variants].mean(axis=1)}) if variants else scores
+    pairs = list(combinations(methods, 2))
+    if len(methods) > MOST_COMPARED:
+        pairs = [(methods[0], m) for m in methods[1:]]
+    rows, samples = [], []
+    for a, b in pairs:
+        for variant in scores.columns:
+            x, y = (scores.loc[m, variant].dropna() for m in (b, a))
+            if x.empty or y.empty:
+                continue
+            gap = difference(x.to_dict(), y.to_dict())
+            chance = probability_of_improvement(x, y)
+            rows.append(
+                {
+                    "method": b,
+                    "against": a,
+                    "variant": variant,
+                    "n_seeds": min(gap.n_first, gap.n_second),
+                    "difference": gap.value,
+                    "difference_low": gap.low,
+                    "difference_high": gap.high,
+                    "improvement": chance.value,
+                    "improvement_low": chance.low,
+                    "improvement_high": chance.high,
+                }
+            )
+            samples.append((x.to_list(), y.to_list()))
+    p_values, sentence = exact_tests(samples)
+    return pd.DataFrame(rows).assign(p=p_values), sentence
+
+
+def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
+    """The sentence a reader should remember about one method."""
+    seeds = f"{int(row['n_seeds'])} seed{'s' if row['n_seeds'] != 1 else ''}"
+    if not np.isfinite(row["clean"]):
+        return f"was not evaluated on the clean game ({seeds}), so its gap is unknown."
+    if row["ranked"] is False:
+        return (
+            f"is not better than random play on the clean game ({row['clean']:.1f} against "
+            f"{random_clean:.1f} points; {int(row['beat_random'])} of {seeds} beat it): it is not "
+            "ranked, and its gap says nothing about generalization."
+        )
+    played = f"scores {row['clean']:.1f} on the clean game ({seeds})"
+    own = gaps[(gaps["method"] == row["method"]) & (gaps["variant"] != CLEAN)]
+    own = own[~own["variant"].str.contains("@")]
+    if own.empty:
+        return f"{played} and was evaluated on no variant yet."
+    if row["ranked"] is None or not np.isfinite(row["retention"]):
+        worst = own.loc[own["gap"].idxmax()] if own["gap"].notna().any() else own.iloc[0]
+        why = "random play was not measured" if row["ranked"] is None else "too little was learned"
+        return (
+            f"{played} and {worst['score']:.1f} on {worst['variant']}, its worst variant; what "
+            f"share of its learning survives is unknown because {why}."
+        )
+    spread = ""
+    if np.isfinite(row["retention_low"]):
+        spread = f" [{row['retention_low']:.0%}, {row['retention_high']:.0%}]"
+    text = f"{played} and keeps {row['retention']:.0%}{spread} of what it learned on the variants"
+    kept = own[own["retention"].notna()]
+    if len(kept) > 1:
+        best, worst = kept.loc[kept["retention"].idxmax()], kept.loc[kept["retention"].idxmin()]
+        text += (
+            f": best on {best['variant']} ({best['retention']:.0%}), "
+            f"worst on {worst['variant']} ({worst['retention']:.0%})"
+        )
+    return text + "."
