@@ -1,1 +1,7 @@
-"""."""
+"""A2C and PPO: SB3's algorithms with encoders, attention, auxiliary losses and augmentations."""
+
+from reprl.algorithms.a2c import A2C
+from reprl.algorithms.ppo import PPO
+from reprl.algorithms.update import Diverged
+
+__all__ = ["A2C", "PPO", "Diverged"]

@@ -1,0 +1,243 @@
+"""What A2C and PPO have in common: SB3's algorithms, one shared update, the extras around it."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
+
+from reprl import registry
+from reprl.algorithms.extras import Extras
+from reprl.algorithms.journal import Journal, Timings
+from reprl.algorithms.memory import RolloutMemory
+from reprl.algorithms.objectives import Objective
+from reprl.algorithms.specs import Auxiliary, Specs, build_encoder, resolve
+from reprl.algorithms.update import Coefficients, Update
+from reprl.errors import UserError, unknown
+from reprl.schedules import is_spec, schedule
+
+MODES = ("plain", "fast")
+SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")
+
+
+class Agent(OnPolicyAlgorithm):
+    """Mixed in before SB3's A2C or PPO; adds the extras and replaces `train`."""
+
+    stock: ClassVar[type[OnPolicyAlgorithm]]  # the SB3 algorithm this one extends
+    policy_loss_name: ClassVar[str]  # what SB3 calls it in its log
+    rollout_buffer: RolloutMemory
+    arguments: dict[str, Any]  # SB3's arguments as given, defaults included
+    timings: Timings
+
+    def __init__(
+        self,
+        policy: Any,
+        env: Any,
+        *args: Any,
+        encoder: registry.Spec | None = None,
+        attention: registry.Spec | None = None,
+        auxiliary: Auxiliary = None,
+        augmentation: registry.Spec | None = None,
+        mode: str = "plain",
+        weight_decay: float = 0.0,
+        instrument_every: int = 50,
+        **kwargs: Any,
+    ) -> None:
+        if mode not in MODES:
+            raise unknown("mode", str(mode), MODES)
+        if not weight_decay >= 0.0:
+            raise UserError(f"weight_decay must be a number of at least 0, got {weight_decay!r}.")
+        self.specs: Specs = resolve(
+            encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
+        )
+        self.mode = mode
+        self.weight_decay = weight_decay
+        self.instrument_every = instrument_every
+        self.early_stops = 0
+        self._iterations = 0
+        self._phase = "ready"
+        self._stream_seed = secrets.randbits(32)
+        self.timings = Timings()
+        bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
+        bound.apply_defaults()
+        given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
+        for name in SCHEDULED:
+            if is_spec(given.get(name)):
+                given[name] = schedule(given[name], name=name)
+        self.arguments = {k: v for k, v in given.items() if k != "_init_setup_model"}
+        if given["seed"] is not None:
+            self._stream_seed = int(given["seed"])
+        passed = given | {"policy_kwargs": self._policy_arguments(given["policy_kwargs"])}
+        for name in ("ent_coef", "vf_coef"):
+            if callable(passed[name]):
+                passed[name] = passed[name](1.0)
+        if passed["rollout_buffer_class"] is None:
+            passed["rollout_buffer_class"] = RolloutMemory
+        elif self.specs != Specs() or mode == "fast":
+            raise UserError("rollout_buffer_class cannot be combined with extras or mode=fast.")
+        super().__init__(env=env, **passed)
+
+    def _policy_arguments(self, given: dict[str, Any] | None) -> dict[str, Any]:
+        """SB3's policy arguments with our encoder in place of its features extractor."""
+        arguments = dict(given or {})
+        if self.specs.encoder is None:
+            return arguments
+        for key in ("features_extractor_class", "features_extractor_kwargs"):
+            if key in arguments:
+                raise UserError(f"policy_kwargs {key} and encoder exclude each other: give one.")
+        if not arguments.get("share_features_extractor", True):
+            raise UserError("encoder needs share_features_extractor=True.")
+        if not arguments.get("normalize_images", True):
+            raise UserError("encoder needs normalize_images=True.")
+        arguments["features_extractor_class"] = build_encoder
+        arguments["features_extractor_kwargs"] = {"spec": self.specs.encoder}
+        # SB3 adds hidden layers behind any extractor but its own NatureCNN.
+        arguments.setdefault("net_arch", [])
+        return arguments
+
+    def _setup_model(self) -> None:
+        if isinstance(self.observation_space, spaces.Dict):
+            raise UserError("reprl's algorithms take one observation array, not a dict of them.")
+        super()._setup_model()
+        self.extras = Extras(
+            specs=self.specs,
+            policy=self.policy,
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            action_meanings=self.action_meanings,
+            seed=self._stream_seed,
+            device=self.device,
+        )
+        self.auxiliary = self.extras.losses
+        if self.weight_decay:
+            for group in self.policy.optimizer.param_groups:
+                group["weight_decay"] = self.weight_decay
+        if self.extras.parameters:
+            self.policy.optimizer.add_param_group({"params": self.extras.parameters})
+        self.rollout_buffer.history = self.extras.reach
+        self.update = Update(
+            policy=self.policy,
+            extras=self.extras,
+            memory=self.rollout_buffer,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+    @property
+    def action_meanings(self) -> list[str] | None:
+        """What the environment calls its actions, if it says."""
+        meanings = getattr(self.env, "action_meanings", None)
+        return None if meanings is None else list(meanings)
+
+    # -- the two halves of an iteration ---------------------------------------------------------
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+    ) -> bool:
+        began = perf_counter()
+        timed = TimedEnv(env)
+        self._phase = "collecting"
+        done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
+        if done:
+            assert isinstance(self._last_obs, np.ndarray)
+            assert self._last_episode_starts is not None
+            self.rollout_buffer.finish(self._last_obs, self._last_episode_starts)
+        self._phase = "collected" if done else "ready"
+        self.timings.add("env", timed.seconds)
+        self.timings.add("forward", perf_counter() - began - timed.seconds)
+        return done
+
+    def _objective(self) -> Objective:
+        raise AssertionError(f"{type(self).__name__} must define _objective()")
+
+    def _coefficients(self) -> Coefficients:
+        progress = self._current_progress_remaining
+        for name in ("ent_coef", "vf_coef"):
+            if callable(given := self.arguments[name]):
+                setattr(self, name, float(given(progress)))
+        return Coefficients(
+            entropy=self.ent_coef,
+            value=self.vf_coef,
+            auxiliary=self.extras.weights(self.num_timesteps, progress),
+        )
+
+    def _epochs(self) -> int:
+        return 1
+
+    def _minibatch_size(self) -> int | None:
+        return None
+
+    def _target_kl(self) -> float | None:
+        return None
+
+    def train(self) -> None:
+        """Consume the rollout; SB3's update, bit for bit, where there are no extras."""
+        began = perf_counter()
+        self.policy.set_training_mode(True)
+        self.auxiliary.train(True)
+        self._update_learning_rate(self.policy.optimizer)
+        objective, coefficients = self._objective(), self._coefficients()
+        target_kl = self._target_kl()
+        journal = Journal(coefficients)
+        stop = False
+        for epoch in range(self._epochs()):
+            journal.epoch()
+            for minibatch in self.rollout_buffer.minibatches(self._minibatch_size()):
+                actions = minibatch.actions
+                if isinstance(self.action_space, spaces.Discrete):
+                    actions = actions.long().flatten()
+                losses = self.update.losses(
+                    minibatch, actions, objective, coefficients, self.num_timesteps
+                )
+                journal.add(losses.numbers)
+                # SB3 compares in float32.
+                if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
+                    stop = True
+                    if self.verbose >= 1:
+                        print(f"Early stop in epoch {epoch}: KL {losses.numbers['kl']:.2f}")
+                    break
+                self.update.step(losses, self.num_timesteps)
+            self._n_updates += 1
+            if stop:
+                self.early_stops += 1
+                break
+        journal.record(self)
+        self._phase = "ready"
+        self.timings.add("update", perf_counter() - began)
+
+    # -- SB3's own saving -----------------------------------------------------------------------
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "extras", "update", "timings"]
+
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        names, variables = super()._get_torch_save_params()
+        return [*names, "auxiliary"], variables
+
+
+class TimedEnv:
+    """The environment, with a clock on its step."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+        self.seconds = 0.0
+
+    def step(self, actions: np.ndarray) -> Any:
+        began = perf_counter()
+        result = self._env.step(actions)
+        self.seconds += perf_counter() - began
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)

@@ -1,0 +1,275 @@
+"""The built extras of one agent: auxiliary losses, the augmentation, and their own random streams.
+
+They exist beside SB3's policy, never inside it: nothing here draws from the global generators that
+SB3 uses, so an extra whose weight is 0 leaves the policy's parameters as stock SB3 has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import Tensor, nn
+
+from reprl import registry
+from reprl.algorithms.memory import Minibatch, RolloutMemory
+from reprl.algorithms.objectives import Evaluation, evaluate
+from reprl.algorithms.specs import Specs
+from reprl.augmentation.base import Augmentation
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.encoders.base import Encoder
+from reprl.errors import UserError
+from reprl.schedules import Schedule, schedule
+from reprl.seeding import stream_seed, torch_stream
+
+
+class Extras:
+    """Auxiliary losses and augmentation, built once before training."""
+
+    def __init__(
+        self,
+        *,
+        specs: Specs,
+        policy: ActorCriticPolicy,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        action_meanings: Sequence[str] | None,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.specs = specs
+        self.policy = policy
+        self.losses = nn.ModuleDict()
+        self.augmentation: Augmentation | None = None
+        self.mirror = mirrored_actions(action_meanings)  # (n_actions,) int64 or None
+        self.generators = {
+            name: torch_stream(seed, name, device=device.type)
+            for name in ("augmentation", "auxiliary")
+        }
+        # Layers such as dropout only know the global generator: they get a state of their own.
+        self._modules_state = (
+            torch.Generator().manual_seed(stream_seed(seed, "modules")).get_state()
+        )
+        self._terms: dict[str, tuple[str, str]] = {}  # public name -> (loss, its term)
+        self._schedules: dict[str, Schedule] = {}  # public name -> its weight over training
+        self._begin: dict[str, int] = {}  # public name -> the step from which it counts
+        if specs.augmentation is None and not specs.auxiliary:
+            self.parameters: list[nn.Parameter] = []
+            return
+        if not isinstance(observation_space, spaces.Box) or not isinstance(
+            action_space, spaces.Discrete
+        ):
+            raise UserError(
+                "auxiliary losses and augmentations need image observations and discrete actions, "
+                f"got {observation_space} and {action_space}."
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(stream_seed(seed, "auxiliary"))
+            if specs.augmentation is not None:
+                self.augmentation = registry.build("augmentation", specs.augmentation).to(device)
+            for name, spec in specs.auxiliary.items():
+                self._add(name, registry.build("auxiliary", spec))
+            context = self._context(observation_space, action_space)
+            for loss in self._each():
+                loss.setup(context)
+        self.losses.to(device)
+        self.parameters = [p for p in self.losses.parameters() if p.requires_grad]
+        self._probe(observation_space, action_space)
+
+    # -- construction -------------------------------------------------------------------------
+
+    def _add(self, name: str, loss: AuxiliaryLoss) -> None:
+        if not isinstance(loss, AuxiliaryLoss):
+            raise UserError(
+                f"auxiliary '{name}' must build an AuxiliaryLoss, got {type(loss).__name__}."
+            )
+        if not name.isidentifier() or hasattr(self.losses, name):
+            raise UserError(f"auxiliary name '{name}' must be a plain word such as 'contrastive'.")
+        self.losses[name] = loss
+        for term in loss.weights:
+            public = term if term not in self._terms else f"{name}_{term}"
+            if public in self._terms or public in ("policy", "value", "entropy", "total"):
+                raise UserError(f"auxiliary '{name}': its term '{term}' needs another name.")
+            self._terms[public] = (name, term)
+            self._schedules[public] = schedule(loss.weights[term], name=f"weight of '{public}'")
+            self._begin[public] = loss.begin.get(term, 0)
+
+    def _each(self) -> Iterator[AuxiliaryLoss]:
+        for loss in self.losses.values():
+            assert isinstance(loss, AuxiliaryLoss)
+            yield loss
+
+    def _context(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> Context:
+        return Context(
+            encoder=self.encoder,
+            policy=self.policy,
+            observation_space=observation_space,
+            action_space=action_space,
+            augmentation=self.augmentation,
+            history=self.reach,
+        )
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.policy.features_extractor  # type: ignore[return-value]
+
+    @property
+    def reach(self) -> int:
+        """How far the losses look in time."""
+        return max((loss.reach for loss in self._each()), default=0)
+
+    def _probe(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> None:
+        """Run everything once on noise, so that a wrong extra fails now and not in an hour."""
+        size, training = 4, self.policy.training
+        noise = torch.Generator().manual_seed(0)
+        shape = (size, *observation_space.shape)
+        observations = torch.randint(256, shape, dtype=torch.uint8, generator=noise)
+        observations = observations.to(self.policy.device)
+        zeros = torch.zeros(size, device=self.policy.device)
+        before = self.state(), {k: v.clone() for k, v in self.losses.state_dict().items()}
+        self.policy.set_training_mode(False)
+        with torch.random.fork_rng(devices=[]):
+            observations, actions = self.augment(observations, zeros.long())
+            if self.losses:
+                evaluation = evaluate(self.policy, observations, actions)
+                place = zeros.long()
+                batch = Batch(
+                    observations=observations,
+                    actions=actions,
+                    rewards=zeros,
+                    returns=zeros,
+                    advantages=zeros,
+                    episode_starts=zeros.bool(),
+                    env_index=place,
+                    time_index=place,
+                    output=evaluation.output,  # type: ignore[arg-type]
+                    policy=self.policy,
+                    log_probs=evaluation.log_probs,  # type: ignore[arg-type]
+                    values=evaluation.values,
+                    generator=self.generators["auxiliary"],
+                    at=lambda offset: (observations, torch.ones_like(place, dtype=torch.bool)),
+                )
+                self._forward(batch, set(self._terms))
+        self.policy.set_training_mode(training)
+        self.losses.load_state_dict(before[1])
+        self.load_state(before[0])
+
+    # -- the update's side --------------------------------------------------------------------
+
+    def weights(self, step: int, progress_remaining: float) -> dict[str, float]:
+        """The weight of every term that has begun."""
+        return {
+            term: float(coefficient(progress_remaining))
+            for term, coefficient in self._schedules.items()
+            if step >= self._begin[term]
+        }
+
+    def augment(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """The training batch as RAD has it; untouched where there is nothing to do."""
+        if self.augmentation is None or self.specs.use != "rad":
+            return observations, actions
+        with self._module_stream(), torch.no_grad():
+            view = self.augmentation(observations, self.generators["augmentation"])
+        if view.mirrored is not None:
+            if self.mirror is None:
+                raise UserError(
+                    "this augmentation mirrors the picture, but the environment names no LEFT and "
+                    "RIGHT actions to exchange (env.action_meanings)."
+                )
+            actions = torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)
+        return view.observations, actions
+
+    def terms(
+        self,
+        memory: RolloutMemory,
+        minibatch: Minibatch,
+        observations: Tensor,
+        actions: Tensor,
+        evaluation: Evaluation,
+        weights: dict[str, float],
+    ) -> dict[str, Tensor]:
+        """Every term that has begun, before its weight."""
+        assert evaluation.output is not None
+        assert evaluation.log_probs is not None
+        index = minibatch.place
+        batch = Batch(
+            observations=observations,
+            actions=actions,
+            rewards=memory.rewards_of(index),
+            returns=minibatch.returns,
+            advantages=minibatch.advantages,
+            episode_starts=memory.starts_of(index),
+            env_index=memory.to_torch(index // memory.buffer_size),
+            time_index=memory.to_torch(index % memory.buffer_size),
+            output=evaluation.output,
+            policy=self.policy,
+            log_probs=evaluation.log_probs,
+            values=evaluation.values,
+            generator=self.generators["auxiliary"],
+            at=lambda offset: memory.at(index, offset),
+        )
+        return self._forward(batch, set(weights))
+
+    def _forward(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        with self._module_stream():
+            for name, loss in self.losses.items():
+                public = {term: p for p, (owner, term) in self._terms.items() if owner == name}
+                if not wanted.intersection(public.values()):
+                    continue
+                found = loss(batch, self.encoder)
+                if set(found) != set(public):
+                    raise UserError(
+                        f"auxiliary '{name}' computes the terms {sorted(found)}, but has weights "
+                        f"for {sorted(public)}: each term needs one weight, each weight one term."
+                    )
+                for term, value in found.items():
+                    if value.dim():
+                        raise UserError(
+                            f"auxiliary '{name}': term '{term}' must be one number, "
+                            f"got shape {tuple(value.shape)}."
+                        )
+                    if public[term] in wanted:
+                        terms[public[term]] = value
+        return terms
+
+    def after_step(self) -> None:
+        for loss in self._each():
+            loss.after_step()
+
+    # -- randomness ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _module_stream(self) -> Iterator[None]:
+        outside = torch.get_rng_state()
+        torch.set_rng_state(self._modules_state)
+        try:
+            yield
+        finally:
+            self._modules_state = torch.get_rng_state()
+            torch.set_rng_state(outside)
+
+    def state(self) -> dict[str, Tensor]:
+        """The random streams' states."""
+        states = {name: generator.get_state() for name, generator in self.generators.items()}
+        return states | {"modules": self._modules_state.clone()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        for name, generator in self.generators.items():
+            generator.set_state(state[name])
+        self._modules_state = state["modules"].clone()
+
+
+def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
+    """For each action the one with LEFT and RIGHT exchanged, or None where there are none."""
+    if meanings is None or not any("LEFT" in m or "RIGHT" in m for m in meanings):
+        return None
+    swapped = [
+        m.replace("LEFT", "<").replace("RIGHT", "LEFT").replace("<", "RIGHT") for m in meanings
+    ]
+    if any(m not in meanings for m in swapped):
+        return None
+    return torch.tensor([list(meanings).index(m) for m in swapped])

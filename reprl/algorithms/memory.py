@@ -1,0 +1,145 @@
+"""The rollout memory: SB3's buffer that also knows each sample's place and its true neighbours.
+
+The rollout fills it, the update draws minibatches from it, and auxiliary losses look forward and
+back in time through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from stable_baselines3.common.buffers import RolloutBuffer
+from torch import Tensor
+
+
+class Minibatch(NamedTuple):
+    """SB3's samples, and which ones they are."""
+
+    observations: Tensor  # (B, ...) as the environment gave them
+    actions: Tensor  # (B, action_dim) float32
+    old_values: Tensor  # (B,)
+    old_log_prob: Tensor  # (B,)
+    advantages: Tensor  # (B,)
+    returns: Tensor  # (B,)
+    place: np.ndarray  # (B,) int64: environment * n_steps + time
+
+
+class RolloutMemory(RolloutBuffer):
+    """SB3's buffer, draw for draw, with a short history of the rollouts before."""
+
+    history: int = 0  # steps kept from before this rollout
+    past_starts: np.ndarray | None = None  # (h, n_envs) bool, h <= history
+    past_observations: np.ndarray | None = None  # (h, n_envs, ...)
+    last_starts: np.ndarray | None = None  # (n_envs,) bool: the step after the rollout
+    last_observations: np.ndarray | None = None  # (n_envs, ...)
+
+    def reset(self) -> None:
+        if getattr(self, "pos", 0):
+            self._carry()
+        self.last_starts = self.last_observations = None
+        super().reset()
+
+    def finish(self, observations: np.ndarray, starts: np.ndarray) -> None:
+        """Note the step after the rollout: a true neighbour that is never trained on."""
+        self.last_observations, self.last_starts = observations, starts
+
+    def minibatches(self, size: int | None) -> Iterator[Minibatch]:
+        """SB3's minibatches, in the order its permutation of the global generator gives."""
+        for minibatch in self.get(size):
+            assert isinstance(minibatch, Minibatch)
+            yield minibatch
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> Minibatch:  # type: ignore[override]
+        return Minibatch(*super()._get_samples(batch_inds, env), place=batch_inds)
+
+    # -- neighbours ---------------------------------------------------------------------------
+
+    def rewards_of(self, index: np.ndarray) -> Tensor:
+        """The rewards (B,) of samples."""
+        return self.to_torch(self.rewards[index % self.buffer_size, index // self.buffer_size])
+
+    def starts_of(self, index: np.ndarray) -> Tensor:
+        """Whether samples (B,) are the first of their episode."""
+        starts = self.episode_starts[index % self.buffer_size, index // self.buffer_size]
+        return self.to_torch(starts.astype(bool))
+
+    def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
+        """Observations `offset` steps from the samples, and where that is the same episode."""
+        env, time = index // self.buffer_size, index % self.buffer_size
+        target, valid = self._reachable(env, time, offset)
+        return self.to_torch(self._observations(env, target)), self.to_torch(valid)
+
+    def _reachable(
+        self, env: np.ndarray, time: np.ndarray, offset: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Times (B,) that lie in memory and in the sample's episode, else the sample's own."""
+        parts = [self.episode_starts]
+        if self.past_starts is not None:
+            parts.insert(0, self.past_starts)
+        if self.last_starts is not None:
+            parts.append(self.last_starts[None])
+        past = 0 if self.past_starts is None else len(self.past_starts)
+        episode = np.cumsum(np.concatenate(parts).astype(np.int64), axis=0)  # (h + T + 1, n_envs)
+        here = time + past
+        there = here + offset
+        inside = (there >= 0) & (there < len(episode))
+        there = np.where(inside, there, here)
+        # No start lies between two steps exactly if as many starts precede the one as the other.
+        valid = inside & (episode[there, env] == episode[here, env])
+        return np.where(valid, time + offset, time), valid
+
+    def _observations(self, env: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """Observations (B, ...) by place; time -1 is the step before the rollout."""
+        inner = np.clip(time, 0, self.buffer_size - 1)
+        if self.generator_ready:
+            out = self.observations[env * self.buffer_size + inner]
+        else:
+            out = self.observations[inner, env]
+        after, before = time >= self.buffer_size, time < 0
+        if after.any():
+            assert self.last_observations is not None
+            out[after] = self.last_observations[env[after]]
+        if before.any():
+            assert self.past_observations is not None
+            out[before] = self.past_observations[time[before], env[before]]
+        return out
+
+    # -- history ------------------------------------------------------------------------------
+
+    def _carry(self) -> None:
+        """Keep the newest steps as the next rollout's past; an aborted rollout leaves none."""
+        if not self.full or not self.history:
+            self.past_starts = self.past_observations = None
+            return
+        starts, times = self._tail()
+        env = np.tile(np.arange(self.n_envs), len(times))
+        rows = self._observations(env, np.repeat(times, self.n_envs))
+        self.past_observations = rows.reshape(len(times), self.n_envs, *rows.shape[1:])
+        self.past_starts = starts
+
+    def _tail(self) -> tuple[np.ndarray, np.ndarray]:
+        """The newest `history` steps: starts (h, n_envs) and their times in this rollout (h,)."""
+        starts = self.episode_starts.astype(bool)
+        past = 0 if self.past_starts is None else len(self.past_starts)
+        if self.past_starts is not None:
+            starts = np.concatenate([self.past_starts, starts])
+        times = np.arange(-past, self.buffer_size)
+        return starts[-self.history :], times[-self.history :]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next rollout needs of this one; ask only between two rollouts."""
+        if self.pos:
+            self._carry()
+            # The rollout is spent: without this, the next reset would carry it a second time.
+            self.pos = 0
+        if self.past_starts is None or self.past_observations is None:
+            return {}
+        return {"past_starts": self.past_starts, "past_observations": self.past_observations}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue after a rollout that another process collected."""
+        self.past_starts = state.get("past_starts")
+        self.past_observations = state.get("past_observations")
+        self.pos = 0

@@ -1,0 +1,110 @@
+"""What a user asks for besides SB3's arguments, as plain data, checked before anything is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gymnasium import spaces
+
+from reprl import registry
+from reprl.encoders.base import Encoder
+from reprl.errors import UserError, unknown
+
+Auxiliary = registry.Spec | Sequence[registry.Spec] | None
+USES = ("rad", "views")
+
+
+@dataclass(frozen=True)
+class Specs:
+    """The extras of one agent as data that JSON can hold."""
+
+    encoder: dict[str, Any] | None = None
+    auxiliary: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> spec
+    augmentation: dict[str, Any] | None = None
+    use: str = "rad"  # the training batch is augmented, or only the losses' views are
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def resolve(
+    *,
+    encoder: registry.Spec | None = None,
+    attention: registry.Spec | None = None,
+    auxiliary: Auxiliary = None,
+    augmentation: registry.Spec | None = None,
+) -> Specs:
+    """Look names up and refuse what could not be built again from a checkpoint."""
+    encoder_spec = registry.resolve("encoder", encoder)
+    attention_spec = registry.resolve("attention", attention)
+    auxiliary_specs = _auxiliaries(auxiliary)
+    if encoder_spec is None and (auxiliary_specs or attention_spec):
+        encoder_spec = registry.resolve("encoder", "nature")
+    if attention_spec is not None:
+        assert encoder_spec is not None
+        encoder_spec = encoder_spec | {"attention": attention_spec}
+    augmentation_spec = registry.resolve("augmentation", augmentation)
+    use = "rad"
+    if augmentation_spec is not None:
+        use = str(augmentation_spec.pop("use", "rad"))
+        if use not in USES:
+            raise unknown("augmentation use", use, USES)
+        if use == "views" and not auxiliary_specs:
+            raise UserError(
+                "augmentation use=views serves auxiliary losses, but auxiliary is none: "
+                "set use=rad or choose an auxiliary loss."
+            )
+    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use)
+    _require_plain(specs)
+    return specs
+
+
+def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
+    if auxiliary is None or auxiliary == "none":
+        return {}
+    if isinstance(auxiliary, str):
+        named: list[tuple[str, Any]] = [(auxiliary, auxiliary)]
+    elif isinstance(auxiliary, Mapping):
+        single = "_target_" in auxiliary
+        named = [(_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
+    elif isinstance(auxiliary, Sequence):
+        named = [(_name(spec), spec) for spec in auxiliary]
+    else:
+        raise UserError(f"auxiliary must be a name, a mapping or a list, got {auxiliary!r}.")
+    found: dict[str, dict[str, Any]] = {}
+    for name, spec in named:
+        if name in found:
+            raise UserError(f"auxiliary '{name}' is given twice: name each in a mapping.")
+        if (resolved := registry.resolve("auxiliary", spec)) is not None:
+            found[name] = resolved
+    return found
+
+
+def _name(spec: registry.Spec) -> str:
+    if isinstance(spec, str):
+        return spec
+    return str(spec.get("_target_", "none")).rpartition(".")[2].lower()
+
+
+def _require_plain(specs: Specs) -> None:
+    for part, spec in specs.plain().items():
+        try:
+            json.dumps(spec, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{part} could not be saved with a checkpoint: {error}; give numbers, text, lists "
+                "and mappings only."
+            ) from None
+
+
+def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
+    """The features extractor factory that SB3's policy calls."""
+    encoder = registry.build("encoder", spec, observation_space=observation_space)
+    if not isinstance(encoder, Encoder):
+        raise UserError(
+            f"encoder '{spec['_target_']}' must build an Encoder, got {type(encoder).__name__}."
+        )
+    return encoder
