@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import platform
+import secrets
 import socket
 import sys
 import tempfile
@@ -138,6 +139,7 @@ def create(
         "config_hash": config.hash,
         "method": config.method,
         "experiment": config.choices.get("experiment"),
+        "id": secrets.token_hex(4),
         "started": now(),
         "versions": versions(),
         "threads": config.threads,

@@ -1,0 +1,34 @@
+"""`reprl diff A B`: the settings in which two runs differ, and the versions."""
+
+from __future__ import annotations
+
+from reprl.cli.arguments import parse
+from reprl.errors import UserError
+
+HELP = "what differs between two runs"
+
+
+def run(arguments: list[str]) -> int:
+    folders, _ = parse("diff", arguments, {}, "many")
+    if len(folders) != 2:
+        raise UserError(f"reprl diff takes two run folders, got {len(folders)}.")
+    from rich.console import Console
+    from rich.table import Table
+
+    from reprl.run_folder import differences, open_run
+
+    a, b = (open_run(folder) for folder in folders)
+    changed = differences(a, b)
+    ours, theirs = a.record()["versions"], b.record()["versions"]
+    for name in sorted({*ours, *theirs}):
+        if ours.get(name) != theirs.get(name):
+            changed.append((f"version of {name}", ours.get(name, "-"), theirs.get(name, "-")))
+    if not changed:
+        print("no difference in configuration or versions")
+        return 0
+    table = Table("key", a.path.name, b.path.name, box=None, header_style="bold")
+    for key, old, new in changed:
+        table.add_row(key, str(old), str(new))
+    console = Console()
+    console.print(table) if console.is_terminal else Console(width=200).print(table)
+    return 0

@@ -1,0 +1,47 @@
+"""`reprl list`: every option there is, with its one line of help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprl.errors import UserError, nearest
+
+HELP = "what there is to choose from: groups, their options, variants, keys"
+
+
+def run(arguments: list[str]) -> int:
+    from reprl.cli.train import understand
+
+    request = understand(arguments)
+    if request.help:
+        print(f"reprl list [group] [--config-dir DIR]\n\n{HELP}")
+        return 0
+    pages = catalogue(request.config_dirs)
+    if request.overrides:
+        for name in request.overrides:
+            name = "variant" if name == "variants" else name
+            if name not in pages:
+                raise UserError(
+                    f"there is no group '{name}': choose from {', '.join(pages)}."
+                    f"{nearest(name, pages)}"
+                )
+            print(page(name, pages[name]))
+    else:
+        print("\n\n".join(page(name, entries) for name, entries in pages.items()))
+    return 0
+
+
+def catalogue(config_dirs: list[Path]) -> dict[str, dict[str, str]]:
+    """Group -> option -> help; the variants and suites are a group too."""
+    from reprl.compose import groups, options
+    from reprl.envs.variants import find, variants
+
+    pages = {group: options(group, config_dirs) for group in groups(config_dirs)}
+    pages["variant"] = {name: find(name).help for name in variants()}
+    return pages
+
+
+def page(name: str, entries: dict[str, str]) -> str:
+    """One group: the option names, and beside them what they say about themselves."""
+    width = max(map(len, entries), default=0)
+    return "\n".join([name, *(f"  {n:<{width}}  {text}".rstrip() for n, text in entries.items())])

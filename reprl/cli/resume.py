@@ -1,0 +1,15 @@
+"""`reprl resume DIR`: continue a run exactly where its newest checkpoint left it."""
+
+from reprl.cli.arguments import parse
+
+HELP = "go on with an interrupted run, bit for bit"
+
+
+def run(arguments: list[str]) -> int:
+    folders, _ = parse("resume", arguments, {}, "one")
+    from reprl.run_folder import open_run
+
+    open_run(folders[0])  # a wrong folder is said before torch loads
+    from reprl.training import resume
+
+    return resume(str(folders[0]))

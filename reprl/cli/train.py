@@ -1,0 +1,152 @@
+"""`reprl train`: compose, check, then train one run here, or each job of a sweep in its process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprl.errors import UserError
+
+HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
+
+USAGE = """reprl train [group=option ...] [key=value ...] [-m] [--config-dir DIR] [--cfg]
+
+  group=option      choose a part: {groups}
+  key=value         set a value, as in total_steps=1e6 or algo.learning_rate=3e-4
+  -m                a sweep, in Hydra's syntax: seed=0,1,2 or seed='range(5)'
+  --config-dir DIR  a folder with your own YAML; modules beside it can be imported
+  --cfg             print the resolved configuration and stop
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line, taken apart."""
+
+    overrides: list[str]
+    config_dirs: list[Path]
+    multirun: bool = False
+    show: bool = False
+    help: bool = False
+    sweep: str | None = None
+
+
+def run(arguments: list[str]) -> int:
+    request = understand(arguments)
+    if request.help:
+        print(help_page())
+        return 0
+    python_path = user_code(request)
+    if request.multirun:
+        return sweep(request)
+    from reprl.config import check_launch, load
+
+    config = load(request.overrides, request.config_dirs)
+    if request.show:
+        import yaml
+
+        print(yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None), end="")
+        return 0
+    check_launch(config)
+    from reprl.training import start
+
+    command = ["reprl", "train", *arguments]
+    return start(config, command=command, python_path=python_path, sweep=request.sweep)
+
+
+def understand(arguments: list[str]) -> Request:
+    """Split options from overrides."""
+    overrides: list[str] = []
+    dirs: list[Path] = []
+    flags = {"multirun": False, "show": False, "help": False}
+    named = {
+        "-m": "multirun",
+        "--multirun": "multirun",
+        "--cfg": "show",
+        "-h": "help",
+        "--help": "help",
+    }
+    sweep_name: str | None = None
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        option, equals, value = argument.partition("=")
+        if option in ("--config-dir", "-cd", "--sweep-name"):
+            if not equals:
+                if not rest:
+                    raise UserError(f"{option} needs a value.")
+                value = rest.pop(0)
+            if option == "--sweep-name":
+                sweep_name = value
+                continue
+            folder = Path(value).expanduser()
+            if not folder.is_dir():
+                raise UserError(f"--config-dir: there is no folder '{value}'.")
+            dirs.append(folder.resolve())
+        elif argument in named:
+            flags[named[argument]] = True
+        elif argument.startswith("-"):
+            raise UserError(
+                f"reprl train has no option '{argument}': choose from -m, --config-dir, --cfg, "
+                "--help; values are given as key=value."
+            )
+        else:
+            overrides.append(argument)
+    return Request(overrides, dirs, **flags, sweep=sweep_name)
+
+
+def user_code(request: Request) -> list[str]:
+    """Let modules beside the user's configs, and in the working folder, be imported."""
+    from reprl.compose import search_dirs
+    from reprl.run_folder import add_to_path
+
+    dirs = search_dirs(request.overrides, request.config_dirs)
+    found = [str(d.resolve()) for d in dirs] + [str(d.resolve().parent) for d in dirs]
+    found = list(dict.fromkeys([*found, str(Path.cwd())]))
+    add_to_path(found)
+    return found
+
+
+def sweep(request: Request) -> int:
+    """Check every job first, then run them one after another, each in a process of its own."""
+    from reprl.compose import expand
+    from reprl.config import check_launch, load
+
+    jobs = expand(request.overrides)
+    configs = [load(job, request.config_dirs) for job in jobs]
+    seen: dict[str, int] = {}
+    for number, config in enumerate(configs):
+        if config.hash in seen:
+            raise UserError(
+                f"jobs {seen[config.hash]} and {number} of the sweep are the same run "
+                f"({' '.join(jobs[number])}): give each seed and value once."
+            )
+        seen[config.hash] = number
+    check_launch(configs[0])
+    given = configs[0].run_dir
+    folder = Path(given or Path("runs") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")
+    failures = 0
+    for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
+        place = folder / f"{number:03d}_{config.method}_s{config.seed}_{config.hash[:6]}"
+        print(f"job {number + 1} of {len(jobs)}: {place}")
+        command = [sys.executable, "-m", "reprl", "train", *job, f"run_dir={place}"]
+        command += [f"--config-dir={d}" for d in request.config_dirs]
+        code = subprocess.run([*command, f"--sweep-name={folder.name}"], check=False).returncode
+        if code in (130, 143):
+            return code
+        failures += code != 0
+    print(f"{len(jobs) - failures} of {len(jobs)} jobs done in {folder}")
+    return 1 if failures else 0
+
+
+def help_page() -> str:
+    """How to call it, and train.yaml, which says what every key means."""
+    from importlib import resources
+
+    from reprl.compose import groups
+
+    contents = (resources.files("reprl.conf") / "train.yaml").read_text()
+    return USAGE.format(groups=", ".join(groups())) + "\nconf/train.yaml:\n\n" + contents.rstrip()

@@ -1,0 +1,50 @@
+"""`reprl verify DIR`: is the run folder whole, and what are the hashes of its newest checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reprl.cli.arguments import parse
+
+HELP = "check a run folder: checksums of every checkpoint, hashes of the newest"
+
+
+def run(arguments: list[str]) -> int:
+    folders, _ = parse("verify", arguments, {}, "one")
+    from reprl.run_folder import open_run
+
+    folder = open_run(folders[0])
+    config, record = folder.config(), folder.record()
+    print(f"{folder.path}: {folder.status()}" + _reason(record))
+    sound = config.hash == record["config_hash"]
+    expected = "" if sound else f", but run.json says {record['config_hash']}"
+    print(f"config.yaml   {'ok' if sound else 'CHANGED'}  {config.hash}{expected}")
+    from reprl import checkpoint
+
+    steps = checkpoint.steps(folder.path)
+    if not steps:
+        print("checkpoints   none")
+    for step in steps:
+        sound &= _report(folder.path / "checkpoints" / f"{step:012d}", newest=step == steps[-1])
+    return 0 if sound else 1
+
+
+def _report(path: Path, *, newest: bool) -> bool:
+    from reprl import checkpoint
+
+    try:
+        found = checkpoint.verify(path)
+    except checkpoint.Damaged as damage:
+        found = {"manifest.json": str(damage)}
+    damaged = {file: state for file, state in found.items() if state != "ok"}
+    text = "; ".join(damaged.values())
+    print(f"{path.name}  {'DAMAGED: ' + text if damaged else 'ok'}")
+    if newest and not damaged:
+        for file, digest in json.loads((path / "manifest.json").read_text())["sha256"].items():
+            print(f"  {file:<24}{digest}")
+    return not damaged
+
+
+def _reason(record: dict[str, object]) -> str:
+    return f" ({record['reason']})" if record.get("reason") else ""

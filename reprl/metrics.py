@@ -1,0 +1,144 @@
+"""From the numbers of every update to rows: averages since the last row, on disk before the next.
+
+The open averages are plain data, so a checkpoint between two rows carries them along and a resumed
+run writes the same rows as one never interrupted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from reprl.errors import UserError
+
+LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
+
+
+class Sink(Protocol):
+    """Somewhere a row of metrics goes."""
+
+    def write(self, step: int, row: Mapping[str, float]) -> None:
+        """Take one row; must not raise for reasons outside this process."""
+
+    def close(self) -> None:
+        """Write out what is open."""
+
+
+class Averages:
+    """Running means of everything logged since the last row."""
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self.sums: dict[str, list[float]] = {k: list(v) for k, v in (state or {}).items()}
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add the numbers of one update; what is not a number is not averaged."""
+        for name, value in values.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                total = self.sums.setdefault(name, [0.0, 0])
+                if name in LAST:
+                    total[:] = [float(value), 1]
+                else:
+                    total[:] = [total[0] + float(value), total[1] + 1]
+
+    def means(self) -> dict[str, float]:
+        """The averages so far, by name."""
+        return {name: total / count for name, (total, count) in sorted(self.sums.items())}
+
+    def take(self) -> dict[str, float]:
+        """The averages, and begin anew."""
+        means = self.means()
+        self.sums = {}
+        return means
+
+    def state(self) -> dict[str, list[float]]:
+        return {name: list(total) for name, total in self.sums.items()}
+
+
+class CsvSink:
+    """A CSV file whose first column is the step; a column that appears later widens the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.columns: list[str] = []
+        if path.exists() and path.stat().st_size:
+            with open(path, newline="") as file:
+                self.columns = next(csv.reader(file))
+
+    def write(self, step: int, row: Mapping[str, Any]) -> None:
+        self.write_rows([{"step": step, **row}])
+
+    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows and have them on the disk on return."""
+        rows = list(rows)
+        new = list(dict.fromkeys(k for row in rows for k in row if k not in self.columns))
+        if new:
+            old = read_rows(self.path)
+            self.columns += new
+            write_file(self.path, self.columns, old)
+        with open(self.path, "a", newline="") as file:
+            file.write(_text(self.columns, rows, header=False))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Every row is already on the disk."""
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The whole rows of a CSV file; a last line cut short by a kill is left out."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    lines = text.splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    return [row for row in csv.DictReader(whole) if None not in row.values()]
+
+
+def write_file(path: Path, columns: list[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace a CSV file, whole or not at all."""
+    draft = path.with_name(f".{path.name}.draft")
+    with open(draft, "w", newline="") as file:
+        file.write(_text(columns, rows, header=True))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def rewind_csv(path: Path, step: int) -> None:
+    """Drop the rows beyond a step: the run will write them again."""
+    if not path.exists():
+        return
+    rows = read_rows(path)
+    if not rows:
+        path.unlink()
+        return
+    if "step" not in rows[0]:
+        raise UserError(f"{path} has no column 'step'.")
+    kept = [row for row in rows if int(row["step"]) <= step]
+    # A column that first appeared beyond the step must appear at the same place again.
+    columns = [c for c in rows[0] if any(row[c] != "" for row in kept)]
+    if kept:
+        write_file(path, columns, kept)
+    else:
+        path.unlink()
+
+
+def _text(columns: list[str], rows: Iterable[Mapping[str, Any]], *, header: bool) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    if header:
+        writer.writeheader()
+    for row in rows:
+        writer.writerow({k: _format(v) for k, v in row.items()})
+    return buffer.getvalue()
+
+
+def _format(value: Any) -> Any:
+    # repr gives the shortest text that reads back to the same bits
+    return repr(value) if isinstance(value, float) and not math.isnan(value) else value

@@ -1,0 +1,170 @@
+"""What a run shows while it trains: a live view on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+PARTS = ("env", "forward", "update", "other")
+FIELDS = {  # shown first, in this order, under these names
+    "rollout/score": "score",
+    "train/approx_kl": "KL",
+    "train/clip_fraction": "clipped",
+    "train/entropy_loss": "entropy",
+    "train/explained_variance": "explained variance",
+    "train/gradient_norm": "gradient norm",
+    "train/value_loss": "value loss",
+    "train/loss": "loss",
+}
+
+
+def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list[str]:
+    """What left its healthy range, one short sentence each."""
+    found = []
+    kl = values.get("train/approx_kl", 0.0)
+    if kl > 0.03:
+        found.append(f"KL {kl:.3f} is high: good runs stay below 0.02")
+    clipped = values.get("train/clip_fraction", 0.0)
+    if clipped > 0.4:
+        found.append(f"{clipped:.0%} of the updates are clipped")
+    entropy = -values.get("train/entropy_loss", -math.inf)
+    if entropy < 0.05 * math.log(max(n_actions, 2)):
+        found.append(f"entropy {entropy:.3f}: the policy has stopped exploring")
+    explained = values.get("train/explained_variance", 1.0)
+    if explained < -0.1 and progress > 0.1:
+        found.append(f"explained variance {explained:.2f}: the value head is worse than a constant")
+    for name, value in values.items():
+        if "dead" in name and value > 0.5:
+            found.append(f"{name} {value:.0%}: most units never fire")
+        if "collapse" in name and value > 0.5:
+            found.append(f"{name}: the attention mask no longer says anything")
+    return found
+
+
+@dataclass
+class Moment:
+    """Everything the view knows at one time."""
+
+    step: int = 0
+    total: int = 1
+    speed: float = math.nan  # steps a second
+    shares: Mapping[str, float] = field(default_factory=dict)  # env, forward, update, other
+    values: Mapping[str, float] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+
+    @property
+    def left(self) -> str:
+        """Time left, in words."""
+        if not self.speed or math.isnan(self.speed):
+            return "?"
+        return duration((self.total - self.step) / self.speed)
+
+
+class Progress:
+    """Shows moments; `live` draws over itself, otherwise each row of metrics is a line."""
+
+    def __init__(self, title: str, *, mode: str = "auto", console: Console | None = None) -> None:
+        self.title = title
+        self.console = console or Console(file=sys.stdout)
+        self.off = mode == "off"
+        self.live: Live | None = None
+        if not self.off and self.console.is_terminal:
+            self.live = Live(console=self.console, auto_refresh=False)
+        self.shown = 0.0
+        self.raised: set[str] = set()
+
+    def __enter__(self) -> Progress:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def show(self, moment: Moment, *, row: bool) -> None:
+        """Show a moment; `row` says that a row of metrics was just written."""
+        if self.off:
+            return
+        if self.live is not None:
+            if row or time.monotonic() - self.shown > 0.5:
+                self.shown = time.monotonic()
+                self.live.update(view(self.title, moment), refresh=True)
+        elif row:
+            self.console.print(line(moment), highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """A sentence that stays, above the live view."""
+        if not self.off:
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+
+def line(moment: Moment) -> str:
+    """The same facts in one plain line."""
+    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares)
+    facts = [f"step {moment.step:,}/{moment.total:,}", f"{moment.speed:.0f} steps/s"]
+    facts += [shares] if shares else []
+    facts += [f"left {moment.left}"]
+    facts += [f"{name} {number(moment.values[key])}" for key, name in _named(moment.values)]
+    facts += [f"ALARM {alarm}" for alarm in moment.alarms]
+    return " | ".join(facts)
+
+
+def view(title: str, moment: Moment) -> RenderableType:
+    """The live view: where the run is, what it costs, what it learns, what is wrong."""
+    top = Table.grid(expand=True, padding=(0, 1))
+    top.add_column(ratio=1)
+    top.add_column(justify="right")
+    top.add_row(
+        ProgressBar(total=moment.total, completed=moment.step),
+        f"{moment.step:,} of {moment.total:,}  {moment.step / moment.total:.0%}",
+    )
+    speed = Text.assemble(
+        (f"{moment.speed:,.0f} steps/s", "bold"), f"   {moment.left} left   time: "
+    )
+    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares))
+    facts = Table.grid(padding=(0, 2))
+    named = _named(moment.values)
+    for start in range(0, len(named), 3):
+        cells = []
+        for key, name in named[start : start + 3]:
+            cells += [Text(name, style="dim"), Text(number(moment.values[key]), style="bold")]
+        facts.add_row(*cells)
+    warnings = [Text(f"! {alarm}", style="bold red") for alarm in moment.alarms]
+    return Panel(Group(top, speed, facts, *warnings), title=title, title_align="left")
+
+
+def _named(values: Mapping[str, float]) -> list[tuple[str, str]]:
+    named = [(key, name) for key, name in FIELDS.items() if key in values]
+    terms = [key for key in values if key.startswith("loss/") and not key.endswith("_weight")]
+    named += [(key, key.removeprefix("loss/")) for key in terms if not key.endswith("_share")]
+    return named + [(key, key) for key in values if key.startswith("validation/")]
+
+
+def number(value: float) -> str:
+    """A number in at most about seven characters."""
+    if value == 0 or 0.01 <= abs(value) < 10_000:
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:.1e}"
+
+
+def duration(seconds: float) -> str:
+    """A time span as a person would say it: 42s, 12m, 3h 05m, 2d 4h."""
+    if seconds < 90:
+        return f"{seconds:.0f}s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"

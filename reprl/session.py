@@ -1,0 +1,187 @@
+"""What happens around the updates of one run: numbers, rows, validation, checkpoints, the view."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from reprl import checkpoint, validation
+from reprl.config import Config
+from reprl.interrupts import Interrupted, Interrupts
+from reprl.loggers import TensorBoardSink, WandbSink
+from reprl.metrics import Averages, CsvSink, Sink, read_rows
+from reprl.progress import PARTS, Moment, Progress, alarms
+from reprl.run_folder import RunFolder, differences, previous
+
+if TYPE_CHECKING:
+    from reprl.algorithms.agent import Agent
+
+
+class Session:
+    """One process's stretch of a run; `state` is what a checkpoint carries to the next one."""
+
+    def __init__(
+        self, config: Config, folder: RunFolder, model: Agent, state: dict[str, Any] | None = None
+    ) -> None:
+        state = state or {}
+        self.config, self.folder, self.model = config, folder, model
+        self.averages = Averages(state.get("averages"))
+        self.best: dict[str, float] | None = state.get("best")
+        self.pending = bool(state.get("pending"))  # a signal came before this step's validation
+        self.sinks: list[Sink] = []
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Session:
+        self.rows = CsvSink(self.folder.metrics_file)
+        self.games = CsvSink(self.folder.validation_file)
+        self.sinks = [self.rows, TensorBoardSink(self.folder.tensorboard)]
+        if self.config.wandb != "off":
+            self.sinks.append(self._wandb())
+        self.progress = Progress(self.folder.path.name, mode=self.config.progress)
+        self.stack.enter_context(self.progress)
+        earlier = read_rows(self.folder.metrics_file)
+        self.elapsed = float(earlier[-1]["time/elapsed"]) if earlier else 0.0
+        self.clock = self.began = time.perf_counter()
+        self.clocked_step = self.model.num_timesteps
+        self.clocked = dict(self.model.timings)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stack.close()
+        for sink in self.sinks:
+            sink.close()
+
+    def launch(self, *, resumed: bool) -> None:
+        """Say what is about to run, what is unusual in it and how it differs from the last."""
+        if resumed:
+            self.progress.say(f"going on from step {self.model.num_timesteps:,}")
+            return
+        self.progress.say(f"{self.folder.path}")
+        for warning in self.config.warnings():
+            print(f"WARNING: {warning}", file=sys.stderr)
+        before = previous(self.folder)
+        changed = differences(before, self.folder) if before else []
+        if before and changed and self.config.progress != "off":
+            table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
+            for key, old, new in changed:
+                table.add_row(key, str(old), str(new))
+            Console(file=sys.stdout).print(table)
+
+    def take_numbers(self) -> None:
+        """Take what the update logged."""
+        logger = self.model.logger
+        self.averages.add(logger.name_to_value)
+        for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
+            numbers.clear()
+
+    def after_update(self, interrupts: Interrupts) -> None:
+        """Validate, write a row and checkpoint where due; stop here if a signal came."""
+        config, step = self.config, self.model.num_timesteps
+        last = step >= config.total_steps
+        games: list[dict[str, Any]] | None = None
+        if config.eval.every and (last or self._crosses(config.eval.every)):
+            games = validation.validate(self.model, config, interrupts)
+            self.pending = games is None
+        improved = games is not None and self._judge(games)
+        row = games is not None or last or self._crosses(config.log.every)
+        if row and not self.pending:
+            self._write_row(games)
+        self._show(row=row)
+        due = last or improved or self._crosses(config.checkpoint.every)
+        if due or interrupts():
+            self.save()
+        if interrupts.number is not None and not (last and not self.pending):
+            raise Interrupted(interrupts.number)
+
+    def save(self) -> None:
+        """Checkpoint, with the open averages and the best score."""
+        state = {"averages": self.averages.state(), "best": self.best, "pending": self.pending}
+        protect = (int(self.best["step"]),) if self.best else ()
+        checkpoint.save(
+            self.model,
+            self.folder.path,
+            keep=self.config.checkpoint.keep,
+            protect=protect,
+            loop=state,
+        )
+        self.folder.update(step=self.model.num_timesteps, score=self._score(), best=self.best)
+
+    def _crosses(self, every: int) -> bool:
+        # a function of the step alone, so that an interrupted run does the same things
+        step = self.model.num_timesteps
+        return step // every > (step - self.config.rollout) // every
+
+    def _judge(self, games: list[dict[str, Any]]) -> bool:
+        """Keep the validation games; True if their score is the best so far."""
+        self.games.write_rows(games)
+        score = validation.score(games)
+        if self.best is not None and score <= self.best["score"]:
+            return False
+        self.best = {"step": self.model.num_timesteps, "score": score}
+        return True
+
+    def _write_row(self, games: list[dict[str, Any]] | None) -> None:
+        row = self.averages.take()
+        row |= {"rollout/score": self._score(), "rollout/length": self._episode_mean("l")}
+        if games is not None:
+            row |= {f"validation/{v}": r for v, r in validation.by_variant(games).items()}
+            row["validation/score"] = validation.score(games)
+        self._moment = self._measure(row)
+        row |= {
+            "time/elapsed": self.elapsed + time.perf_counter() - self.began,
+            "time/steps_per_second": self._moment.speed,
+        }
+        row |= {f"time/{part}": share for part, share in self._moment.shares.items()}
+        for sink in self.sinks:
+            sink.write(self.model.num_timesteps, row)
+
+    def _measure(self, values: dict[str, float]) -> Moment:
+        """Speed and shares of the time since the last row."""
+        now, step, timings = time.perf_counter(), self.model.num_timesteps, self.model.timings
+        wall = max(now - self.clock, 1e-9)
+        shares = {p: (timings[p] - self.clocked[p]) / wall for p in PARTS if p != "other"}
+        shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+        speed = (step - self.clocked_step) / wall
+        self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
+        progress = step / self.config.total_steps
+        warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
+        return Moment(step, self.config.total_steps, speed, shares, values, warnings)
+
+    def _show(self, *, row: bool) -> None:
+        moment = getattr(self, "_moment", None) or self._early_moment()
+        moment.step = self.model.num_timesteps
+        self.progress.show(moment, row=row)
+
+    def _early_moment(self) -> Moment:
+        wall = max(time.perf_counter() - self.clock, 1e-9)
+        speed = (self.model.num_timesteps - self.clocked_step) / wall
+        values = self.averages.means() | {"rollout/score": self._score()}
+        return Moment(total=self.config.total_steps, speed=speed, values=values)
+
+    def _score(self) -> float:
+        """Mean raw score of the last games, NaN before the first has ended."""
+        return self._episode_mean("r")
+
+    def _episode_mean(self, key: str) -> float:
+        episodes = self.model.ep_info_buffer or []
+        return float(np.mean([e[key] for e in episodes])) if episodes else float("nan")
+
+    def _wandb(self) -> WandbSink:
+        record = self.folder.record()
+        tags = [str(name) for name in self.config.choices.values() if name and name != "none"]
+        settings = {
+            "config": self.config.plain(),
+            "name": self.folder.path.name,
+            "group": record.get("sweep") or record.get("experiment") or self.config.method,
+            "tags": sorted(set(tags)),
+        }
+        identity = str(record["id"])
+        return WandbSink(
+            self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
+        )

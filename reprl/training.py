@@ -1,0 +1,186 @@
+"""The training loop: collect, update, and after each update log, validate and checkpoint.
+
+`start` begins a run from a checked configuration; `resume` continues one exactly where its newest
+checkpoint left it. Both end with the process's exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import torch
+from stable_baselines3.common.logger import Logger
+
+from reprl import checkpoint, registry
+from reprl.algorithms import Diverged
+from reprl.checkpoint import Stored
+from reprl.config import Config
+from reprl.errors import UserError
+from reprl.interrupts import Interrupted, Interrupts
+from reprl.loggers import rewind_tensorboard
+from reprl.metrics import rewind_csv
+from reprl.run_folder import RunFolder, create, now, open_run, where
+from reprl.session import Session
+
+if TYPE_CHECKING:
+    from reprl.algorithms.agent import Agent
+    from reprl.envs import AtariVecEnv
+
+
+def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:
+    """Train a new run; its folder appears only once everything has been built."""
+    env = make_env(config)
+    try:
+        model = make_model(config, env)
+        if config.parent is not None:
+            adopt(model, config.parent)
+        folder = create(config, command=command, python_path=python_path, **extra)
+        with folder.lock():
+            return train(Session(config, folder, model), resumed=False)
+    finally:
+        env.close()
+
+
+def resume(path: str) -> int:
+    """Continue a run from its newest whole checkpoint, bit for bit."""
+    folder = open_run(path)
+    with folder.lock():
+        config = folder.config()
+        stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
+        if folder.record().get("status") == "finished":
+            print(f"{folder.path} is finished.")
+            return 0
+        env = make_env(config)
+        try:
+            model = make_model(config, env)
+            loop: dict[str, Any] = {}
+            if stored is not None:
+                checkpoint.require_same_shapes(model, stored)
+                model.restore(stored)
+                loop = stored.loop
+            elif config.parent is not None:
+                adopt(model, config.parent)
+            rewind(folder, model.num_timesteps if stored else -1)
+            return train(Session(config, folder, model, loop), resumed=True)
+        finally:
+            env.close()
+
+
+def train(session: Session, *, resumed: bool) -> int:
+    """Run the loop to its end, a signal or a failure, and say which in run.json."""
+    folder = session.folder
+    folder.update(
+        status="running", reason=None, **where(), **({"resumed": now()} if resumed else {})
+    )
+    try:
+        with Interrupts() as interrupts, session:
+            session.launch(resumed=resumed)
+            loop(session, interrupts)
+    except Interrupted as stop:
+        folder.update(status="interrupted", reason=str(stop), ended=now())
+        print(f"{stop}: `reprl resume {folder.path}` goes on from here.", file=sys.stderr)
+        return stop.exit_code
+    except Diverged as divergence:
+        return fail(folder, f"diverged: {divergence}")
+    except UserError as error:
+        fail(folder, str(error))
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        return fail(folder, f"{type(error).__name__}: {error}")
+    folder.update(status="finished", reason=None, ended=now())
+    print(f"done: {folder.path}")
+    return 0
+
+
+def loop(session: Session, interrupts: Interrupts) -> None:
+    """Collect and update until the steps are used up."""
+    model, total = session.model, session.config.total_steps
+    began = model.num_timesteps == 0
+    _, callback = model._setup_learn(total - model.num_timesteps, None, reset_num_timesteps=began)
+    callback.on_training_start(locals(), globals())
+    if session.pending:
+        session.after_update(interrupts)
+    while model.num_timesteps < total:
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+        model._update_current_progress_remaining(model.num_timesteps, total)
+        model.train()
+        session.take_numbers()
+        session.after_update(interrupts)
+
+
+def make_env(config: Config) -> AtariVecEnv:
+    """The training environments of a run."""
+    from reprl.envs import make_vec_env
+
+    e = config.env
+    return make_vec_env(
+        e.variant,
+        e.n_envs,
+        config.seed,
+        e.workers,
+        game=e.game,
+        severity=e.severity,
+        sticky=e.sticky,
+        stack=e.stack,
+        gap=e.gap,
+        size=e.size,
+        noop_max=e.noop_max,
+        max_frames=e.max_frames,
+    )
+
+
+def make_model(config: Config, env: AtariVecEnv) -> Agent:
+    """The agent of a run, built from the same specs as in a script."""
+    torch.set_num_threads(config.threads)
+    if torch.get_num_threads() != config.threads:
+        raise UserError(
+            f"threads={config.threads} cannot be set: torch uses {torch.get_num_threads()}."
+        )
+    model: Agent = registry.build(
+        "algo",
+        {"policy": "CnnPolicy", **config.algo},
+        env=env,
+        encoder=config.encoder or None,
+        attention=config.attention or None,
+        auxiliary=config.auxiliary or None,
+        augmentation=config.augmentation or None,
+        mode=config.mode,
+        seed=config.seed,
+        device=config.device,
+    )
+    model.set_logger(Logger(None, []))
+    return model
+
+
+def adopt(model: Agent, parent: str) -> None:
+    """Begin with the weights of another run's checkpoint: DIR is its newest, DIR@step that one."""
+    stored = read_parent(parent)
+    checkpoint.require_same_shapes(model, stored)
+    model.adopt(stored)
+
+
+def read_parent(parent: str) -> Stored:
+    """The checkpoint that `parent=DIR@step` names."""
+    path, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
+    if step and not step.isdigit():
+        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
+    return checkpoint.read(path, int(step) if step else None)
+
+
+def rewind(folder: RunFolder, step: int) -> None:
+    """Drop everything the run wrote beyond a step: it will write it again, identically."""
+    rewind_csv(folder.metrics_file, step)
+    rewind_csv(folder.validation_file, step)
+    rewind_tensorboard(folder.tensorboard, step)
+
+
+def fail(folder: RunFolder, reason: str) -> int:
+    """Record a failure, and say from where the run can be looked at again."""
+    folder.update(status="failed", reason=reason, ended=now())
+    print(f"failed: {reason}", file=sys.stderr)
+    if steps := checkpoint.steps(folder.path):
+        print(f"the checkpoint before it: parent={folder.path}@{steps[-1]}", file=sys.stderr)
+    return 1
