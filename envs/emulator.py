@@ -150,6 +150,10 @@ class Emulator:
         self._observe()
         return self._scaled(reward), True, info
 
+    def standing(self) -> tuple[float, int]:
+        """The score and the frames of the game so far."""
+        return round(self._score, 6), self._length
+
     def _new_game(self) -> None:
         if self.queued:
             self.game_seed, variant = self.queued.pop(0)
