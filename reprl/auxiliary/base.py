@@ -56,6 +56,7 @@ class Context:
     action_space: spaces.Discrete
     augmentation: Augmentation | None
     history: int = 0  # how far at() can look ahead or back; set from AuxiliaryLoss.reach
+    mirror: Tensor | None = None  # (n_actions,) int64: each action with LEFT and RIGHT exchanged
 
 
 class AuxiliaryLoss(nn.Module):

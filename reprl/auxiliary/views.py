@@ -10,6 +10,7 @@ from torch import Tensor
 from reprl import registry
 from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary.base import Context
+from reprl.errors import UserError
 
 DEFAULT = "shift"
 
@@ -24,8 +25,10 @@ class Views:
         self.spec: dict[str, Any] | None = registry.resolve("augmentation", spec)
         self.probability = probability
         self.augmentation: Augmentation | None = None
+        self.mirror: Tensor | None = None  # (n_actions,) int64
 
     def setup(self, context: Context) -> None:
+        self.mirror = context.mirror
         spec = self.spec
         if spec is None and context.augmentation is None:
             spec = registry.resolve("augmentation", DEFAULT)
@@ -46,3 +49,14 @@ class Views:
         mixed = torch.where(chosen[:, None, None, None], view.observations, observations)
         mirrored = None if view.mirrored is None else view.mirrored & chosen
         return View(mixed, mirrored)
+
+    def actions(self, view: View, actions: Tensor) -> Tensor:
+        """The same actions (B,) as they are called in the view."""
+        if view.mirrored is None:
+            return actions
+        if self.mirror is None:
+            raise UserError(
+                "this augmentation mirrors the picture, but the environment names no LEFT and "
+                "RIGHT actions to exchange (env.action_meanings)."
+            )
+        return torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)

@@ -46,7 +46,6 @@ def test_gradient_reaches_the_encoder_and_the_query_side_only(masked, anchor):
     loss = masked.prepare(Contrastive(anchor=anchor))
     reached = masked.reached(loss, masked.batch(masked.images(6)))
     encoder = {f"encoder.{name}" for name, _ in masked.encoder.named_parameters()}
-    # W is the query's last layer; a bias before a LayerNorm still reaches it through its spread.
     query = {"loss.projection.0.weight", "loss.projection.1.weight", "loss.bilinear.weight"}
     assert encoder | query <= reached
     assert all(

@@ -1,0 +1,93 @@
+"""Nested coefficients: multiplied through as the field notes write them."""
+
+from importlib import resources
+
+import pytest
+import torch
+
+from reprl import registry
+from reprl.auxiliary import Representation, Sparsity
+from reprl.errors import UserError
+
+
+def test_the_coefficients_nest():
+    loss = registry.build("auxiliary", registry.resolve("auxiliary", "attention_contrastive"))
+    assert loss.weights == pytest.approx(
+        {
+            "contrastive": 5e-4,  # 0.05 x 0.01
+            "sparsity": 5e-6,  # 0.05 x 1e-4
+            "decoder": 5e-3,  # 0.05 x 0.1
+            "regularization": 1e-5,  # beside the representation loss, not inside it
+        }
+    )
+
+
+def test_a_part_without_a_coefficient_is_left_out_and_a_silent_whole_is_not():
+    loss = Representation(contra_coef=0.0, encoder_coef=0.5, recon_coef=2.0, repr_coef=0.1)
+    assert loss.weights == pytest.approx({"sparsity": 0.05, "reconstruction": 0.2})
+    assert set(Representation(repr_coef=0.0, encoder_coef=1.0).weights.values()) == {0.0}
+
+
+def test_start_step_and_schedule_are_handed_on():
+    loss = Representation(
+        repr_coef=0.5,
+        begin_repr=1000,
+        encoder_coef={"kind": "linear", "start": 0.2, "end": 0.0},
+        contra_coef=1.0,
+        contrastive={"_target_": "reprl.auxiliary.TemporalContrastive", "begin": 4000, "offset": 4},
+    )
+    assert loss.begin == {"contrastive": 4000, "sparsity": 1000}
+    assert loss.weights["sparsity"] == {"kind": "linear", "start": 0.1, "end": 0.0, "warmup": 0.0}
+    assert loss.reach == 4
+
+
+def test_the_terms_are_those_of_the_parts(masked):
+    loss = Representation(encoder_coef=1.0, recon_coef=1.0, contra_coef=1.0, decoder_coef=1.0)
+    masked.prepare(loss)
+    batch = masked.batch(masked.images(5), returns=torch.randn(5))
+    terms = loss(batch, masked.encoder)
+    assert set(terms) == set(loss.weights)
+    alone = masked.prepare(Sparsity())(batch, masked.encoder)["sparsity"]
+    assert terms["sparsity"].item() == alone.item()
+
+
+def test_momentum_copies_of_parts_move(masked):
+    loss = masked.prepare(Representation(contra_coef=1.0))
+    copy = loss.parts["contrastive"].key_encoder.copy
+    before = copy.linear.bias.clone()
+    with torch.no_grad():
+        masked.encoder.linear.bias.add_(1.0)
+    loss.after_step()
+    torch.testing.assert_close(copy.linear.bias, before + 0.05)
+
+
+def test_without_a_mask_it_is_refused_by_name(unmasked):
+    with pytest.raises(UserError, match="'sparsity' needs an encoder with an attention mask"):
+        unmasked.prepare(Representation(encoder_coef=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "has no part"),
+        ({"encoder_coef": 1.0, "repr_coef": -1}, "repr_coef=-1 must be a number of at least 0"),
+        ({"encoder_coef": -1.0}, "encoder_coef=-1.0"),
+        ({"encoder_coef": 1.0, "begin_repr": -5}, "begin_repr=-5"),
+        ({"contra_coef": 1.0, "contrastive": "contrastiv"}, "Did you mean 'contrastive'"),
+        ({"contra_coef": 1.0, "contrastive": "none"}, "contra_coef=1.0 needs contrastive"),
+        ({"contra_coef": 1.0, "contrastive": "attention_contrastive"}, "argument 'coef'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        Representation(**settings)
+
+
+@pytest.mark.parametrize("name", [n for n in registry.names("auxiliary") if n != "none"])
+def test_every_yaml_says_what_it_is_and_its_loss_has_one_weight_a_term(masked, name):
+    text = (resources.files("reprl.conf") / "auxiliary" / f"{name}.yaml").read_text()
+    assert text.startswith("# ")
+    loss = masked.prepare(registry.build("auxiliary", registry.resolve("auxiliary", name)))
+    batch = masked.batch(masked.images(4))
+    assert set(loss(batch, masked.encoder)) == set(loss.weights) == set(loss.begin)
+    assert all(weight > 0 for weight in loss.weights.values())
