@@ -1,0 +1,1 @@
+"""Side-by-side measurements, never part of the tests: `python -m benchmarks.NAME [--quick]`."""
