@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from reprl.errors import UserError
+
 
 @dataclass
 class View:
@@ -26,3 +28,86 @@ class Augmentation(nn.Module):
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         """Augment (B, stack, H, W) uint8: own draw per sample, the same for its frames."""
         raise AssertionError(f"{type(self).__name__} must define forward()")
+
+
+class PictureChange(Augmentation):
+    """An augmentation of one kind: subclasses change pictures, this decides which samples."""
+
+    def __init__(self, *, probability: float = 1.0) -> None:
+        super().__init__()
+        self.probability = number(self, "probability", probability, low=0, high=1)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        """Change every sample of (N, stack, H, W) uint8."""
+        raise AssertionError(f"{type(self).__name__} must define change()")
+
+    def forward(self, observations: Tensor, generator: torch.Generator) -> View:
+        if self.probability == 1:
+            return View(self.change(observations, generator))
+        chosen = uniform(generator, len(observations)) < self.probability
+        index = chosen.nonzero()[:, 0].to(observations.device)
+        changed = observations.clone()
+        if len(index):
+            changed[index] = self.change(observations[index], generator)
+        return View(changed)
+
+
+def uniform(generator: torch.Generator, *shape: int, low: float = 0, high: float = 1) -> Tensor:
+    """Uniform draws on the generator's device, which need not be the pictures'."""
+    return low + (high - low) * torch.rand(shape, generator=generator, device=generator.device)
+
+
+def whole(generator: torch.Generator, shape: tuple[int, ...], low: int, high: int) -> Tensor:
+    """Whole numbers from low to high, both included."""
+    return torch.randint(low, high + 1, shape, generator=generator, device=generator.device)
+
+
+def to_uint8(pictures: Tensor) -> Tensor:
+    """Round float gray levels, which are overwritten, to the nearest of 0 ... 255."""
+    return pictures.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def number(part: nn.Module, key: str, value: float, *, low: float, high: float) -> float:
+    """A number within [low, high], or a refusal by name."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise UserError(
+            f"augmentation {type(part).__name__}: {key}={value} must be a number from {low:g} "
+            f"to {high:g}."
+        )
+    return value
+
+
+def span(
+    part: nn.Module, key: str, value: object, *, low: float, high: float
+) -> tuple[float, float]:
+    """A range [from, to] within [low, high], or a refusal by name."""
+    if isinstance(value, (int, float)):
+        value = [value, value]
+    try:
+        first, last = value  # type: ignore[misc]
+    except (TypeError, ValueError):
+        first, last = 1, 0
+    if isinstance(first, str) or isinstance(last, str) or not low <= first <= last <= high:
+        raise UserError(
+            f"augmentation {type(part).__name__}: {key}={value} must be a range [from, to] within "
+            f"{low:g} to {high:g}."
+        )
+    return first, last
+
+
+def whole_span(part: nn.Module, key: str, value: object, *, low: int, high: int) -> tuple[int, int]:
+    """A range of whole numbers, both ends included."""
+    first, last = span(part, key, value, low=low, high=high)
+    if first != int(first) or last != int(last):
+        raise UserError(f"augmentation {type(part).__name__}: {key}={value} must be whole numbers.")
+    return int(first), int(last)
+
+
+def fits(part: nn.Module, key: str, value: int, observations: Tensor, limit: int) -> None:
+    """Refuse a size in pixels that the picture is too small for."""
+    if value > limit:
+        height, width = observations.shape[-2:]
+        raise UserError(
+            f"augmentation {type(part).__name__}: {key}={value} is too large for pictures of "
+            f"{height}x{width} pixels, at most {limit} fits."
+        )

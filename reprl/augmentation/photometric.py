@@ -1,0 +1,60 @@
+"""Augmentations that change gray levels and leave everything where it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from kornia.filters import gaussian_blur2d
+from torch import Tensor
+
+from reprl.augmentation.base import PictureChange, fits, number, span, to_uint8, uniform
+
+
+class Intensity(PictureChange):
+    """Multiply all gray levels by 1 + strength * normal draw, cut off at two deviations (DrQ)."""
+
+    def __init__(self, *, strength: float = 0.1, probability: float = 1.0) -> None:
+        super().__init__(probability=probability)
+        self.strength = number(self, "strength", strength, low=0, high=0.5)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        draws = torch.randn(len(observations), generator=generator, device=generator.device)
+        factor = 1 + self.strength * draws.clamp(-2, 2)
+        return to_uint8(
+            observations.float().mul_(factor.to(observations.device)[:, None, None, None])
+        )
+
+
+class Noise(PictureChange):
+    """Add normal noise of `deviation` gray levels to each pixel, the same in all frames."""
+
+    def __init__(self, *, deviation: float = 8.0, probability: float = 1.0) -> None:
+        super().__init__(probability=probability)
+        self.deviation = number(self, "deviation", deviation, low=0, high=255)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        batch, _, height, width = observations.shape
+        shape = (batch, 1, height, width)
+        noise = torch.randn(shape, generator=generator, device=generator.device)
+        return to_uint8(
+            observations.float().add_(noise.to(observations.device), alpha=self.deviation)
+        )
+
+
+class Blur(PictureChange):
+    """Gaussian blur with a random width in pixels."""
+
+    def __init__(self, *, sigma: Sequence[float] = (0.1, 1.5), probability: float = 1.0) -> None:
+        super().__init__(probability=probability)
+        self.sigma = span(self, "sigma", sigma, low=0.01, high=100)
+        self.kernel = 2 * math.ceil(3 * self.sigma[1]) + 1
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        fits(self, "kernel", self.kernel, observations, min(observations.shape[-2:]))
+        low, high = self.sigma
+        sigma = uniform(generator, len(observations), 1, low=low, high=high).expand(-1, 2)
+        size = (self.kernel, self.kernel)
+        pictures = observations.float()
+        return to_uint8(gaussian_blur2d(pictures, size, sigma.to(pictures.device), "replicate"))

@@ -1,0 +1,114 @@
+"""What every augmentation promises: one draw a sample, its own stream, uint8 in and out."""
+
+from importlib import resources
+
+import pytest
+import torch
+
+from reprl.augmentation import Augmentation
+from reprl.errors import UserError
+from reprl.registry import build, names, resolve
+
+KINDS = [name for name in names("augmentation") if name != "none"]
+
+
+def made(name, **changes):
+    spec = {**resolve("augmentation", name), **changes}
+    assert spec.pop("use") == "rad"
+    return build("augmentation", spec)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(batch=8, size=84, seed=1):
+    """Every sample and frame shows the same picture."""
+    one = torch.randint(0, 256, (size, size), generator=generator(seed), dtype=torch.uint8)
+    return one.expand(batch, 4, size, size).contiguous()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_one_draw_for_the_frames_and_another_for_each_sample(name):
+    view = made(name)(pictures(16), generator())
+    frames = view.observations
+    assert frames.dtype == torch.uint8
+    assert frames.shape == (16, 4, 84, 84)
+    assert (frames == frames[:, :1]).all()
+    assert len({sample.numpy().tobytes() for sample in frames}) > (1 if name == "flip" else 5)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_draws_come_from_the_given_stream_only_and_the_input_stays(name):
+    before, original = torch.get_rng_state(), pictures()
+    observations = original.clone()
+    first = made(name)(observations, generator(3)).observations
+    torch.rand(5)
+    second = made(name)(observations, generator(3)).observations
+    assert torch.equal(first, second)
+    assert not torch.equal(first, made(name)(observations, generator(5)).observations)
+    assert torch.equal(observations, original)
+    torch.set_rng_state(before)
+    made(name)(observations, generator(3))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_batch_of_one_and_of_another_size(name):
+    assert made(name)(pictures(1, 36), generator()).observations.shape == (1, 4, 36, 36)
+
+
+@pytest.mark.parametrize("name", [k for k in KINDS if "probability" in resolve("augmentation", k)])
+def test_probability_says_how_many_samples_change(name):
+    never = made(name, probability=0)(pictures(), generator()).observations
+    assert torch.equal(never, pictures())
+    some = made(name, probability=0.25)(pictures(400, 36), generator()).observations
+    changed = (some != pictures(400, 36)).flatten(1).any(1).float().mean()
+    whole = made(name, probability=1)(pictures(400, 36), generator()).observations
+    ceiling = (whole != pictures(400, 36)).flatten(1).any(1).float().mean()
+    assert changed / ceiling == pytest.approx(0.25, abs=0.09)
+    for wrong in (-0.1, 2, "often"):
+        with pytest.raises(UserError, match=f"probability={wrong}"):
+            made(name, probability=wrong)
+
+
+@pytest.mark.parametrize("name", names("augmentation"))
+def test_every_yaml_opens_with_help_and_builds(name):
+    text = (resources.files("reprl.conf") / "augmentation" / f"{name}.yaml").read_text()
+    assert text.startswith("# ")
+    assert name == "none" or isinstance(made(name), Augmentation)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "match"),
+    [
+        ("shift", {"pixels": 0}, "pixels"),
+        ("shift", {"pixels": 2.5}, "pixels.*whole"),
+        ("shift", {"fill": "edges"}, "fill.*Did you mean 'edge'"),
+        ("crop_resize", {"scale": [0.8, 1.2]}, "scale"),
+        ("crop_resize", {"scale": [1.0, 0.8]}, "scale"),
+        ("cutout", {"sides": [0, 5]}, "sides"),
+        ("cutout", {"boxes": [3, 1]}, "boxes"),
+        ("cutout", {"boxes": "many"}, "boxes"),
+        ("cutout", {"fill": "grey"}, "Did you mean 'gray'"),
+        ("intensity", {"strength": 2}, "strength=2"),
+        ("noise", {"deviation": -1}, "deviation"),
+        ("blur", {"sigma": 0}, "sigma"),
+        ("shift", {"pixel": 4}, "pixel"),
+        ("shift_gray_boxes", {"steps": []}, "Compose needs a list"),
+        ("shift_gray_boxes", {"steps": ["shfit"]}, "Did you mean 'shift'"),
+        ("mixed", {"options": ["none"]}, "'none' is not an augmentation"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(name, changes, match):
+    with pytest.raises(UserError, match=match):
+        made(name, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("shift", {"pixels": 36}), ("cutout", {"sides": [1, 37]}), ("blur", {"sigma": [1, 9]})],
+)
+def test_sizes_larger_than_the_picture_are_refused(name, changes):
+    with pytest.raises(UserError, match="36x36"):
+        made(name, **changes)(pictures(2, 36), generator())

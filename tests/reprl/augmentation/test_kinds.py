@@ -1,0 +1,162 @@
+"""Each augmentation against values computed by hand or by numpy."""
+
+import numpy as np
+import pytest
+import torch
+
+from reprl.augmentation import (
+    Blur,
+    Choice,
+    Compose,
+    CropResize,
+    Cutout,
+    Flip,
+    Intensity,
+    Noise,
+    Shift,
+)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def random_pictures(batch=64, size=20):
+    return torch.randint(1, 256, (batch, 4, size, size), generator=generator(9), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("fill", "mode"), [("edge", "edge"), ("black", "constant")])
+def test_shift_is_numpys_pad_and_slice_at_every_offset(fill, mode):
+    observations = random_pictures(300)
+    shifted = Shift(pixels=2, fill=fill)(observations, generator()).observations.numpy()
+    padded = np.pad(observations.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)), mode=mode)
+    seen = set()
+    for sample, source in zip(shifted, padded, strict=True):
+        found = [
+            (y, x)
+            for y in range(5)
+            for x in range(5)
+            if np.array_equal(sample, source[:, y : y + 20, x : x + 20])
+        ]
+        assert len(found) == 1
+        seen.add(found[0])
+    assert len(seen) == 25
+
+
+def test_flip_mirrors_and_says_so():
+    observations = random_pictures()
+    view = Flip(probability=0.5)(observations, generator())
+    assert 10 < view.mirrored.sum() < 54
+    expected = observations.numpy().copy()
+    expected[view.mirrored.numpy()] = expected[view.mirrored.numpy()][..., ::-1]
+    assert np.array_equal(view.observations.numpy(), expected)
+
+
+def test_crop_of_everything_is_the_identity():
+    observations = random_pictures()
+    assert torch.equal(
+        CropResize(scale=[1, 1])(observations, generator()).observations, observations
+    )
+
+
+def test_crop_of_half_stretches_a_ramp_to_half_its_slope():
+    ramp = (2 * torch.arange(101)).to(torch.uint8).expand(32, 4, 101, 101)
+    cropped = CropResize(scale=[0.5, 0.5])(ramp, generator()).observations[:, 0].int()
+    assert torch.equal(cropped, cropped[:, :1].expand_as(cropped))  # rows stay alike
+    rise = cropped[:, 0, -1] - cropped[:, 0, 0]
+    assert ((rise - 100).abs() <= 1).all()  # 50 of the 100 px, 2 levels each
+    starts = cropped[:, 0, 0]
+    assert starts.min() < 20
+    assert starts.max() > 80  # and the box wanders over all of the picture
+    assert starts.min() >= 0
+    assert cropped.max() <= 200
+
+
+def test_cutout_boxes_keep_their_number_sides_and_gray():
+    observations = torch.zeros(500, 4, 30, 30, dtype=torch.uint8)
+    view = Cutout(boxes=[1, 1], sides=[2, 5], fill="gray")(observations, generator())
+    seen, levels = set(), set()
+    for picture in view.observations[:, 0].numpy():
+        rows, columns = np.nonzero(picture)
+        if not len(rows):
+            continue  # a gray of 0
+        height, width = np.ptp(rows) + 1, np.ptp(columns) + 1
+        assert len(rows) == height * width  # a full rectangle
+        assert len(set(picture[rows, columns])) == 1
+        seen.add((int(height), int(width)))
+        levels.add(int(picture[rows[0], columns[0]]))
+    assert seen == {(h, w) for h in range(2, 6) for w in range(2, 6)}
+    assert len(levels) > 150
+    painted = view.observations[:, 0].bool().any(0)
+    assert all(edge.any() for edge in (painted[0], painted[-1], painted[:, 0], painted[:, -1]))
+
+
+def test_cutout_draws_between_no_box_and_the_most():
+    white = torch.full((400, 1, 40, 40), 255, dtype=torch.uint8)
+    black = Cutout(boxes=[0, 3], sides=[1, 1])(white, generator()).observations
+    counts = (black == 0).flatten(1).sum(1)
+    share = torch.bincount(counts, minlength=4) / 400
+    assert len(share) == 4
+    assert torch.allclose(share, torch.full((4,), 0.25), atol=0.08)
+
+
+def test_intensity_scales_all_levels_by_one_factor():
+    observations = torch.tensor([50, 100, 200], dtype=torch.uint8).expand(200, 4, 2, 3)
+    scaled = Intensity(strength=0.1)(observations, generator()).observations[:, 0, 0].float()
+    factor = scaled[:, 1] / 100
+    assert torch.allclose(scaled[:, 0], 50 * factor, atol=1)
+    assert torch.allclose(scaled[:, 2], 200 * factor, atol=2)
+    assert 0.8 <= factor.min() < 0.9
+    assert 1.1 < factor.max() <= 1.2
+    # saturates instead of wrapping around
+    assert (
+        Intensity(strength=0.5)(torch.full_like(observations, 250), generator()).observations.max()
+        == 255
+    )
+
+
+def test_noise_has_the_stated_deviation():
+    gray = torch.full((4, 4, 84, 84), 128, dtype=torch.uint8)
+    noise = Noise(deviation=8)(gray, generator()).observations[:, 0].float() - 128
+    assert noise.std().item() == pytest.approx(8, rel=0.03)
+    assert noise.mean().item() == pytest.approx(0, abs=0.2)
+
+
+def test_blur_spreads_a_point_by_its_sigma_and_leaves_gray_alone():
+    gray = torch.full((2, 4, 40, 40), 77, dtype=torch.uint8)
+    assert torch.equal(Blur(sigma=[1, 2])(gray, generator()).observations, gray)
+    column = torch.zeros(1, 1, 41, 41, dtype=torch.uint8)
+    column[..., 20] = 250
+    blurred = Blur(sigma=2)(column, generator()).observations[0, 0, 20].double()
+    place = torch.arange(41, dtype=torch.float64) - 20
+    assert (blurred @ place**2 / blurred.sum()).sqrt().item() == pytest.approx(2, rel=0.05)
+    weak = Blur(sigma=[0.5, 3])(column.expand(50, 1, 41, 41), generator()).observations[
+        :, 0, 20, 20
+    ]
+    assert weak.unique().numel() > 20  # each sample has its own width
+
+
+def test_two_mirrorings_cancel():
+    observations = random_pictures()
+    twice = Compose(steps=[Flip(probability=1), Flip(probability=1)])(observations, generator())
+    assert torch.equal(twice.observations, observations)
+    assert not twice.mirrored.any()
+    kept = Compose(steps=[Flip(probability=1), Noise(deviation=0)])(observations, generator())
+    assert kept.mirrored.all()
+    assert torch.equal(kept.observations, observations.flip(-1))
+
+
+def test_compose_applies_in_order():
+    white = torch.full((4, 1, 20, 20), 255, dtype=torch.uint8)
+    box = {"_target_": "reprl.augmentation.Cutout", "sides": [20, 20], "use": "views"}
+    assert (Compose(steps=[box, "shift"])(white, generator()).observations == 0).all()
+
+
+def test_choice_gives_each_sample_one_of_the_options():
+    observations = random_pictures(200)
+    view = Choice(options=[Flip(probability=1), Cutout(sides=[20, 20])])(observations, generator())
+    for sample, source, mirrored in zip(
+        view.observations, observations, view.mirrored.tolist(), strict=True
+    ):
+        assert torch.equal(sample, source.flip(-1) if mirrored else torch.zeros_like(source))
+    assert 70 < view.mirrored.sum() < 130
