@@ -161,3 +161,32 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
             f"worst on {worst['variant']} ({worst['retention']:.0%})"
         )
     return text + "."
+
+
+def verdict(summary: pd.DataFrame) -> str:
+    """The first sentence of the report, over all methods."""
+    if summary.empty:
+        return "Nothing has been evaluated yet: there are learning curves but no scores."
+    ranked = summary[summary["rank"].notna()].sort_values("rank")
+    poor = int(sum(r is False for r in summary["ranked"]))
+    if ranked.empty and poor == len(summary):
+        every = "The only method is" if poor == 1 else f"All {poor} methods are"
+        return f"{every} not better than random play: nothing here speaks about generalization yet."
+    if ranked.empty:
+        return "No method can be ranked yet; the notes below say what is missing."
+    best = ranked.iloc[0]
+    text = f"{best['method']} keeps {best['retention']:.0%} of what it learned on the variants"
+    if len(ranked) > 1:
+        second = ranked.iloc[1]
+        text += f", {second['method']} {second['retention']:.0%}"
+        clear = best["retention_low"] > second["retention_high"]
+        text += (
+            "."
+            if clear
+            else ("; their intervals overlap, so the order may change with more seeds.")
+        )
+    else:
+        text += "."
+    if poor:
+        text += f" {poor} other{'s are' if poor > 1 else ' is'} no better than random."
+    return text

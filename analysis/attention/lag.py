@@ -1,0 +1,72 @@
+"""Lag of attention behind the ball: which earlier position of the ball the maps fit best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprl.analysis.attention.scores import Maps, Masks, auc_from_ranks, pixel_ranks
+from reprl.analysis.statistics import Array
+from reprl.seeding import numpy_stream
+
+SHIFTS = tuple(range(-2, 9))  # agent steps; positive: the map fits where the ball was
+SMALLEST_PEAK = 0.02  # AUC the best shift must stand above the median one
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The best shift in agent steps, its 95 % interval over games, and AUC by shift."""
+
+    value: float  # NaN where no shift stands out: the map does not follow the ball
+    low: float
+    high: float
+    shifts: tuple[int, ...]
+    curve: Array  # (S,) mean AUC at each shift
+    n_frames: int
+
+
+def ball_lag(
+    maps: Maps,
+    ball: Masks,
+    blocks: NDArray[np.integer],
+    times: NDArray[np.integer],
+    *,
+    shifts: tuple[int, ...] = SHIFTS,
+) -> Lag:
+    """Compare each map with the ball's mask `shift` steps earlier, for all shifts alike.
+
+    Frames count only if the ball is on the screen at every shift of the same `block`, so that
+    shifts are compared on the same maps; `times` numbers the steps within a block.
+    """
+    place = {(int(b), int(t)): i for i, (b, t) in enumerate(zip(blocks, times, strict=True))}
+    seen = ball.any(axis=(1, 2))
+    partners = []  # per usable frame: itself and its index at every shift
+    for i in range(len(maps)):
+        found = [place.get((int(blocks[i]), int(times[i]) - s), -1) for s in shifts]
+        if all(j >= 0 and seen[j] for j in found):
+            partners.append([i, *found])
+    nothing = Lag(np.nan, np.nan, np.nan, shifts, np.full(len(shifts), np.nan), len(partners))
+    if not partners:
+        return nothing
+    table = np.array(partners)  # (F, 1 + S)
+    ranks = pixel_ranks(maps[table[:, 0]])
+    fits = np.stack(
+        [auc_from_ranks(ranks, ball[table[:, 1 + s]]) for s in range(len(shifts))], axis=1
+    )  # (F, S)
+    curve = fits.mean(axis=0)
+    if curve.max() - np.median(curve) < SMALLEST_PEAK:
+        return Lag(np.nan, np.nan, np.nan, shifts, curve, len(table))
+    games, index = np.unique(blocks[table[:, 0]], return_inverse=True)
+    sums = np.stack([np.bincount(index, fits[:, s]) for s in range(len(shifts))], axis=1)
+    best = float(shifts[int(curve.argmax())])
+    if len(games) < 2:
+        return Lag(best, np.nan, np.nan, shifts, curve, len(table))
+    # The best shift jumps between whole numbers, so a percentile bootstrap over whole games.
+    counts = np.bincount(index)
+    draws = numpy_stream(0, "attention", "lag").integers(len(games), size=(RESAMPLES, len(games)))
+    means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)[:, None]  # (R, S)
+    low, high = np.quantile(np.array(shifts)[means.argmax(axis=1)], [0.025, 0.975])
+    return Lag(best, float(low), float(high), shifts, curve, len(table))

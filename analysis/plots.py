@@ -1,0 +1,123 @@
+"""The report's plots as files: SVG and PDF for papers, drawn from the same data as the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from reprl.analysis.palette import Style
+
+# Text stays text, and the same data gives the same bytes.
+SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "reprl",
+    "pdf.fonttype": 42,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e6e8",
+    "axes.axisbelow": True,
+    "text.parse_math": False,  # a method may have a dollar sign in its name
+}
+LABELS = {
+    "retention": "retention: share of what was learned that survives",
+    "gap": "gap: points lost against the clean game",
+    "score": "score: points a game",
+}
+
+
+def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -> list[Path]:
+    """Write every plot the data allows as SVG and PDF; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    with matplotlib.rc_context(SETTINGS):
+        for name, figure in _figures(data, styles):
+            for suffix in ("svg", "pdf"):
+                path = folder / f"{name}.{suffix}"
+                dated = {"Date": None} if suffix == "svg" else {"CreationDate": None}
+                figure.savefig(path, bbox_inches="tight", metadata=dated)
+                written.append(path)
+    return written
+
+
+def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[str, Figure]]:
+    trained = {m["name"] for m in data["methods"] if not m["baseline"]}
+    for name, label in LABELS.items():
+        items = [p for p in data["points"][name] if p["method"] in trained]
+        if items:
+            yield name, dot_figure(items, data["variants"], styles, label)
+    for measure, label in data["measures"].items():
+        items = [
+            dict(zip(("value", "low", "high"), row[measure], strict=True))
+            | {"method": row["method"], "variant": row["variant"]}
+            for row in data["twin"]
+            if row[measure][0] is not None
+        ]
+        if items:
+            yield f"twin_{measure}", dot_figure(items, data["variants"], styles, label)
+    for curve in dict.fromkeys(s["curve"] for s in data["severity"]):
+        series = [s for s in data["severity"] if s["curve"] == curve and s["method"] in trained]
+        if series:
+            axes = (f"severity of {curve}", "score (points a game)")
+            yield f"severity_{_file(curve)}", line_figure(series, styles, *axes)
+    if data["learning"]:
+        yield "learning", line_figure(data["learning"], styles, "training steps", "training score")
+
+
+def dot_figure(
+    items: list[dict[str, Any]], variants: list[str], styles: dict[str, Style], label: str
+) -> Figure:
+    """Variants as rows, one dot with its interval per method."""
+    rows = [v for v in variants if any(i["variant"] == v for i in items)]
+    methods = [m for m in styles if any(i["method"] == m for i in items)]
+    figure = Figure(figsize=(6.3, 0.8 + len(rows) * (0.22 + 0.16 * len(methods))))
+    axes = figure.subplots()
+    for m, method in enumerate(methods):
+        style = styles[method]
+        own = {i["variant"]: i for i in items if i["method"] == method}
+        shift = (m - (len(methods) - 1) / 2) * 0.7 / len(methods)
+        for row, variant in enumerate(rows):
+            if variant in own and own[variant]["value"] is not None:
+                item = own[variant]
+                if item["low"] is not None:
+                    ends = [item["low"], item["high"]]
+                    axes.plot(ends, [row + shift] * 2, color=style.light, alpha=0.5, lw=1.5)
+                axes.plot(item["value"], row + shift, style.marker, color=style.light, ms=5)
+        axes.plot([], [], style.marker, color=style.light, label=_text(method))
+    axes.set_yticks(range(len(rows)), [_text(r) for r in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(label)
+    figure.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return figure
+
+
+def line_figure(
+    series: list[dict[str, Any]], styles: dict[str, Style], x_label: str, y_label: str
+) -> Figure:
+    """Mean lines with their bands."""
+    figure = Figure(figsize=(6.3, 3.4))
+    axes = figure.subplots()
+    for one in series:
+        style = styles[one["method"]]
+        points = np.array(one["points"], float)  # (T, 5): x, mean, low, high, seeds
+        axes.plot(points[:, 0], points[:, 1], color=style.light, label=_text(one["method"]))
+        axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=style.light, alpha=0.15)
+    axes.set_xlabel(_text(x_label))
+    axes.set_ylabel(y_label)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _text(name: str) -> str:
+    """matplotlib leaves out legend entries that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
+def _file(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60]

@@ -1,0 +1,210 @@
+"""The report: one HTML file that opens offline, with its tables and figures beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment
+from markupsafe import Markup
+
+from reprl import __version__
+from reprl.analysis import contents
+from reprl.analysis.ablation import ablation_table, settings_table
+from reprl.analysis.charts import chart_data
+from reprl.analysis.commands import commands
+from reprl.analysis.gallery import pictures
+from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.naming import is_baseline
+from reprl.analysis.overall import comparisons, headline, overall, verdict
+from reprl.analysis.palette import Style, styles
+from reprl.analysis.plots import save_figures
+from reprl.analysis.results import Results, collect
+from reprl.analysis.tables import Table
+from reprl.errors import UserError
+
+TITLE = "Does it generalize, and where does it look?"
+INTERVALS = (
+    "95 %, over whole training runs (Student t on jackknife values below 20 runs, BCa bootstrap "
+    "from 20 on); one run has none."
+)
+PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
+FEW = 6  # commands shown before the rest is folded away
+
+
+def write_report(folders: Iterable[Path | str], out: Path | str = "report") -> tuple[Path, Results]:
+    """Collect the folders and write report.html, tables/ and figures/ below `out`."""
+    target = Path(out)
+    if target.exists() and not target.is_dir():
+        raise UserError(f"out={out} is a file: give a folder for the report.")
+    results = collect(folders)
+    page, tables, data, looks = compose(results, str(out))
+    try:
+        (target / "tables").mkdir(parents=True, exist_ok=True)
+        (target / "report.html").write_text(page, encoding="utf-8")
+        shown = [t for t in tables.values() if len(t.frame)]
+        for table in shown:
+            (target / "tables" / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
+            markdown = target / "tables" / f"{table.name}.md"
+            markdown.write_text(table.markdown(), encoding="utf-8")
+        everything = "\n".join(t.markdown() for t in shown)
+        (target / "tables.md").write_text(everything, encoding="utf-8")
+        save_figures(data, looks, target / "figures")
+    except OSError as error:
+        raise UserError(f"out={out} cannot be written: {error.strerror}.") from error
+    return target / "report.html", results
+
+
+def compose(
+    results: Results, out: str = "report"
+) -> tuple[str, dict[str, Table], dict[str, Any], dict[str, Style]]:
+    """The page, its tables, the plots' data and the methods' styles."""
+    episodes = results.episodes
+    evaluated = not episodes.empty
+    methods = list(dict.fromkeys([*(r.method for r in results.runs), *_methods(episodes)]))
+    looks = styles(sorted(methods, key=is_baseline))
+    variants = _variants(episodes)
+    summary = overall(episodes) if evaluated else pd.DataFrame()
+    tables = _tables(results, summary, variants)
+    gallery = pictures(results.runs, results.warnings)
+    data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
+    calls = commands(results, variants, out)
+    script = _template("charts.js") + _template("page.js")
+    environment = Environment(autoescape=True, trim_blocks=False)
+    environment.globals["row_method"] = _row_method
+    context = {
+        "title": TITLE,
+        "subtitle": _subtitle(results, methods),
+        "verdict": verdict(summary),
+        "headlines": _headlines(results, summary, tables, looks),
+        "warnings": results.warnings,
+        "methods": list(looks),
+        "tones": {m: s.index for m, s in looks.items()},
+        "variants": variants,
+        "clean": CLEAN,
+        "chosen": _first_choice(variants, tables),
+        "evaluated": evaluated,
+        "plots": [(k, v) for k, v in PLOTS.items() if data["points"][k]],
+        "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
+        "learning": bool(data["learning"]),
+        "gallery": gallery,
+        "metrics": list(dict.fromkeys(tables["attention"].frame.get("metric", []))),
+        "tables": tables,
+        "commands": calls[:FEW],
+        "more_commands": calls[FEW:],
+        "version": __version__,
+        "date": datetime.now().strftime("%d %B %Y"),
+        "intervals": INTERVALS,
+        "data": data,
+        "css": Markup(_template("report.css")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    page = environment.from_string(_template("report.html")).render(context)
+    return page, tables, data, looks
+
+
+def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dict[str, Table]:
+    episodes = results.episodes
+    found = [
+        contents.twin_table(results.twin),
+        contents.attention_table(results.attention),
+        ablation_table(results),
+        settings_table(results.runs),
+    ]
+    empty = pd.DataFrame()
+    if episodes.empty:
+        names = ("overall", "scores", "gap", "comparisons", "severity", "difficulty")
+        found += [Table(name, "", [], empty) for name in names]
+    else:
+        ranked = summary[summary["ranked"].map(lambda r: r is not False)] if len(summary) else empty
+        ranked = ranked.sort_values("rank", ascending=False) if len(ranked) else ranked
+        names_ = [str(m) for m in ranked.get("method", [])]
+        found += [
+            contents.overall_table(summary),
+            contents.scores_table(episodes, variants),
+            contents.gap_table(episodes),
+            contents.comparison_table(*comparisons(episodes, names_)),
+            contents.area_table(episodes),
+            contents.difficulty_table(results),
+        ]
+    muted = frozenset(m for m in _methods(episodes) if is_baseline(m))
+    return {t.name: replace(t, marked=muted) for t in found}
+
+
+def _headlines(
+    results: Results, summary: pd.DataFrame, tables: dict[str, Table], looks: dict[str, Style]
+) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    random = np.nan
+    if not results.episodes.empty:
+        random = random_scores(run_scores(results.episodes)).get(CLEAN, np.nan)
+    ordered = summary.sort_values("rank") if len(summary) else summary
+    for _, row in ordered.iterrows():
+        method = str(row["method"])
+        bad = row["ranked"] is False
+        big, unit = f"{row['clean']:.1f}", "points, clean"
+        if bad:
+            big, unit = "not ranked", ""
+        elif np.isfinite(row["retention"]):
+            big, unit = f"{100 * row['retention']:.0f} %", "retained"
+        text = headline(row, tables["gap"].frame, float(random))
+        tone = looks[method].index
+        out.append(
+            {"method": method, "tone": tone, "big": big, "unit": unit, "text": text, "out": bad}
+        )
+    known = {h["method"] for h in out}
+    for method in dict.fromkeys(r.method for r in results.runs if r.method not in known):
+        text = "was trained but not evaluated yet."
+        tone = looks[method].index
+        out.append(
+            {"method": method, "tone": tone, "big": "–", "unit": "", "text": text, "out": True}
+        )
+    return out
+
+
+def _subtitle(results: Results, methods: list[str]) -> str:
+    trained = [m for m in methods if not is_baseline(m)]
+    games = sorted({r.game for r in results.runs}) or ["breakout"]
+    played = f", {len(results.episodes):,} games played" if len(results.episodes) else ""
+    runs, count = len(results.runs), len(trained)
+    return (
+        f"{count} method{'s' * (count != 1)}, {runs} training run{'s' * (runs != 1)} on "
+        f"{', '.join(games)}{played}."
+    )
+
+
+def _first_choice(variants: list[str], tables: dict[str, Table]) -> str:
+    """Open with a variant that tells methods apart, if there is one."""
+    frame = tables["difficulty"].frame
+    good = list(frame.loc[frame["label"] == "informative", "variant"]) if len(frame) else []
+    shown = [v for v in variants if v != CLEAN]
+    return next((v for v in shown if v in good), shown[0] if shown else "*")
+
+
+def _methods(episodes: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(episodes["method"])) if len(episodes) else []
+
+
+def _variants(episodes: pd.DataFrame) -> list[str]:
+    """Clean first, then in the order of evaluation; weaker severities have their own section."""
+    if episodes.empty:
+        return []
+    names = [str(v) for v in dict.fromkeys(prepare(episodes)["variant"]) if "@" not in str(v)]
+    return [v for v in names if v == CLEAN] + [v for v in names if v != CLEAN]
+
+
+def _row_method(table: Table, index: int) -> str:
+    return str(table.frame["method"].iloc[index]) if "method" in table.frame else ""
+
+
+def _template(name: str) -> str:
+    return (resources.files("reprl.analysis") / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,205 @@
+// Draws the report's plots as SVG from the data embedded in the page; no library, no request.
+"use strict";
+const NS = "http://www.w3.org/2000/svg";
+const hidden = new Set();
+const styleOf = {};
+
+function svg(parent, name, attributes, text) {
+  const node = document.createElementNS(NS, name);
+  for (const key in attributes) node.setAttribute(key, attributes[key]);
+  if (text !== undefined) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
+
+function canvas(box, height, label) {
+  const width = Math.max(280, box.clientWidth);
+  box.textContent = "";
+  const root = svg(box, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  return { root, width, height, narrow: width < 560 };
+}
+
+const colour = (method) => `var(--c${styleOf[method] ? styleOf[method].colour : -1})`;
+const visible = (method) => styleOf[method] !== undefined && !hidden.has(method);
+const number = (v, digits) => (v === null || v === undefined) ? "–" : v.toFixed(digits).replace(/^-(?=0\.?0*$)/, "").replace("-", "−");
+const percent = (v) => (v === null || v === undefined) ? "–" : number(100 * v, 0) + " %";
+const spread = (p, form) => form(p.value) + (p.low === null ? " (no interval: one seed)" : ` [${form(p.low)}, ${form(p.high)}]`);
+
+function mark(parent, x, y, method, size, extra) {
+  const shape = styleOf[method].shape, s = size;
+  const paths = [
+    `M${x - s},${y}a${s},${s} 0 1,0 ${2 * s},0a${s},${s} 0 1,0 ${-2 * s},0`,
+    `M${x - s * .9},${y - s * .9}h${1.8 * s}v${1.8 * s}h${-1.8 * s}z`,
+    `M${x},${y - s * 1.1}l${s * 1.1},${s * 2}h${-2.2 * s}z`,
+    `M${x},${y - s * 1.25}l${s * 1.25},${s * 1.25}l${-s * 1.25},${s * 1.25}l${-s * 1.25},${-s * 1.25}z`,
+    `M${x},${y + s * 1.1}l${s * 1.1},${-s * 2}h${-2.2 * s}z`,
+    `M${x - s * .4},${y - s * 1.1}h${s * .8}v${s * .7}h${s * .7}v${s * .8}h${-s * .7}v${s * .7}h${-s * .8}v${-s * .7}h${-s * .7}v${-s * .8}h${s * .7}z`,
+  ];
+  return svg(parent, "path", Object.assign({ d: paths[shape], fill: colour(method), class: "mark" }, extra || {}));
+}
+
+function ticks(low, high, count) {
+  const raw = (high - low) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw) || raw;
+  const out = [];
+  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-9; v += step) out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  return out;
+}
+
+const scale = (d0, d1, r0, r1) => (v) => r0 + (v - d0) / ((d1 - d0) || 1) * (r1 - r0);
+
+function extent(values, extra) {
+  const all = values.concat(extra || []).filter((v) => v !== null && isFinite(v));
+  if (!all.length) return [0, 1];
+  const low = Math.min(...all), high = Math.max(...all), pad = (high - low || 1) * 0.04;
+  return [low - pad, high + pad];
+}
+
+function short(v) {
+  const a = Math.abs(v);
+  if (a >= 1e6) return number(v / 1e6, v % 1e6 ? 1 : 0) + " M";
+  if (a >= 1e4) return number(v / 1e3, 0) + " k";
+  return String(+v.toFixed(2)).replace("-", "−");
+}
+
+// Rows of dots with whiskers. spec: rows [name], items [{row, method, value, low, high, tip, chance}], form, label, lines [{at, text}]
+function dots(box, spec) {
+  const items = spec.items.filter((i) => visible(i.method) && i.value !== null);
+  const methods = Object.keys(styleOf).filter((m) => items.some((i) => i.method === m));
+  const rows = spec.rows.filter((r) => items.some((i) => i.row === r));
+  if (!items.length) { box.textContent = "Nothing to show: every method with data is switched off above."; return; }
+  const lane = 17, block = 26 + lane * methods.length, top = spec.lines ? 26 : 10;
+  const view = canvas(box, top + rows.length * block + 46, spec.title);
+  const g = view.root, left = 8, right = view.width - 12;
+  // Whiskers of few seeds can be huge: the axis follows the dots, whiskers are cut at its ends.
+  const values = items.map((i) => i.value), fixed = (spec.lines || []).map((l) => l.at);
+  const all = values.concat(items.flatMap((i) => [i.low, i.high]));
+  const core = extent(values, fixed), full = extent(all, fixed), reach = core[1] - core[0];
+  const low = Math.max(full[0], core[0] - 0.5 * reach), high = Math.min(full[1], core[1] + 0.5 * reach);
+  const x = scale(low, high, left + 4, right - 4), bottom = top + rows.length * block;
+  for (const t of ticks(low, high, view.narrow ? 4 : 8)) {
+    svg(g, "line", { x1: x(t), x2: x(t), y1: top, y2: bottom, class: "grid" });
+    svg(g, "text", { x: x(t), y: bottom + 16, class: "tick", "text-anchor": "middle" }, spec.form(t));
+  }
+  svg(g, "text", { x: (left + right) / 2, y: bottom + 36, class: "axis", "text-anchor": "middle" }, spec.label);
+  for (const line of spec.lines || []) {
+    svg(g, "line", { x1: x(line.at), x2: x(line.at), y1: top - 4, y2: bottom, class: "reference" });
+    svg(g, "text", { x: x(line.at), y: top - 10, class: "tick strong", "text-anchor": x(line.at) > right - 40 ? "end" : x(line.at) < left + 40 ? "start" : "middle" }, line.text);
+  }
+  rows.forEach((row, r) => {
+    const y0 = top + r * block;
+    if (r) svg(g, "line", { x1: 0, x2: view.width, y1: y0, y2: y0, class: "grid" });
+    svg(g, "text", { x: left, y: y0 + 17, class: "row" }, row);
+    for (const item of items.filter((i) => i.row === row)) {
+      const y = y0 + 30 + lane * methods.indexOf(item.method);
+      if (item.chance !== undefined && item.chance !== null)
+        svg(g, "line", { x1: x(item.chance), x2: x(item.chance), y1: y - 6, y2: y + 6, class: "chance" });
+      if (item.low !== null && item.high !== null) {
+        const a = Math.max(low, item.low), b = Math.min(high, item.high);
+        svg(g, "line", { x1: x(a), x2: x(b), y1: y, y2: y, stroke: colour(item.method), class: "whisker" });
+        if (item.low < low) svg(g, "path", { d: `M${x(low)},${y}l5,-4v8z`, fill: colour(item.method) });
+        if (item.high > high) svg(g, "path", { d: `M${x(high)},${y}l-5,-4v8z`, fill: colour(item.method) });
+      }
+      mark(g, x(item.value), y, item.method, 5);
+      svg(g, "rect", { x: 0, y: y - lane / 2, width: view.width, height: lane, class: "hit", "data-tip": item.tip });
+    }
+  });
+}
+
+// Lines with bands. spec: series [{method, points [[x, y, low, high, n]]}], xLabel, yLabel, form
+function lines(box, spec) {
+  const series = spec.series.filter((s) => visible(s.method));
+  if (!series.length) { box.textContent = "Nothing to show: every method with data is switched off above."; return; }
+  const view = canvas(box, view_height(box), spec.title), g = view.root;
+  const labels = !view.narrow, left = 46, right = view.width - (labels ? 150 : 14), top = 12, bottom = view.height - 44;
+  const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]));
+  const all = series.flatMap((s) => s.points.flatMap((p) => [p[2], p[3]])).concat(means);
+  const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
+  const y0 = Math.max(full[0], core[0] - 0.25 * reach), y1 = Math.min(full[1], core[1] + 0.35 * reach);
+  const x = scale(Math.min(...xs), Math.max(...xs), left, right), y = scale(y0, y1, bottom, top);
+  for (const t of ticks(y0, y1, 5)) {
+    svg(g, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
+    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
+  }
+  for (const t of ticks(Math.min(...xs), Math.max(...xs), view.narrow ? 3 : 6))
+    svg(g, "text", { x: x(t), y: bottom + 18, class: "tick", "text-anchor": "middle" }, short(t));
+  svg(g, "text", { x: (left + right) / 2, y: view.height - 6, class: "axis", "text-anchor": "middle" }, spec.xLabel);
+  svg(g, "text", { x: -(top + bottom) / 2, y: 12, class: "axis", "text-anchor": "middle", transform: "rotate(-90)" }, spec.yLabel);
+  const clip = (v) => Math.min(y1, Math.max(y0, v)), ends = [];
+  for (const s of series) {
+    const banded = s.points.filter((p) => p[2] !== null && p[3] !== null);
+    if (banded.length > 1)
+      svg(g, "path", { d: "M" + banded.map((p) => `${x(p[0])},${y(clip(p[3]))}`).join("L") + "L" + banded.slice().reverse().map((p) => `${x(p[0])},${y(clip(p[2]))}`).join("L") + "Z", fill: colour(s.method), class: "band" });
+    svg(g, "path", { d: "M" + s.points.map((p) => `${x(p[0])},${y(p[1])}`).join("L"), stroke: colour(s.method), class: "line" });
+    if (s.points.length < 12) for (const p of s.points) mark(g, x(p[0]), y(p[1]), s.method, 4);
+    const last = s.points[s.points.length - 1];
+    ends.push({ method: s.method, y: y(last[1]) });
+  }
+  if (labels) {
+    ends.sort((a, b) => a.y - b.y);
+    ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
+    for (const e of ends) {
+      const text = e.method.length > 21 ? e.method.slice(0, 20) + "…" : e.method;
+      svg(g, "text", { x: right + 8, y: e.y + 4, class: "direct", fill: colour(e.method) }, text);
+    }
+  }
+  const ruler = svg(g, "line", { x1: 0, x2: 0, y1: top, y2: bottom, class: "ruler", visibility: "hidden" });
+  const hit = svg(g, "rect", { x: left, y: top, width: right - left, height: bottom - top, class: "hit" });
+  hit.addEventListener("pointermove", (event) => {
+    const bounds = view.root.getBoundingClientRect();
+    const at = (event.clientX - bounds.left) * view.width / bounds.width;
+    const nearest = xs.reduce((a, b) => Math.abs(x(b) - at) < Math.abs(x(a) - at) ? b : a);
+    ruler.setAttribute("visibility", "visible");
+    ruler.setAttribute("x1", x(nearest)); ruler.setAttribute("x2", x(nearest));
+    const tip = [`${spec.xLabel}: ${short(nearest)}`];
+    for (const s of series) {
+      const p = s.points.reduce((a, b) => Math.abs(b[0] - nearest) < Math.abs(a[0] - nearest) ? b : a);
+      tip.push(`${s.method}: ${spread({ value: p[1], low: p[2], high: p[3] }, (v) => number(v, 1))}, ${p[4]} seed${p[4] === 1 ? "" : "s"}`);
+    }
+    showTip(tip.join("\n"), event);
+  });
+  hit.addEventListener("pointerleave", () => { ruler.setAttribute("visibility", "hidden"); hideTip(); });
+}
+
+const view_height = (box) => box.clientWidth < 560 ? 280 : 330;
+
+// Each seed from the clean game to the variant. spec: seeds [{method, seed, scores}], variant, clean, random
+function slopes(box, spec) {
+  const seeds = spec.seeds.filter((s) => visible(s.method) && s.scores[spec.variant] !== undefined && s.scores[spec.clean] !== undefined);
+  if (!seeds.length) { box.textContent = `No visible method was evaluated on both ${spec.clean} and ${spec.variant}.`; return; }
+  const view = canvas(box, view_height(box), spec.title), g = view.root;
+  const left = 46, x0 = left + 40, x1 = view.width - (view.narrow ? 60 : 190), top = 16, bottom = view.height - 40;
+  const random = spec.random;
+  const values = seeds.flatMap((s) => [s.scores[spec.clean], s.scores[spec.variant]]);
+  const [low, high] = extent(values, [0].concat(Object.values(random).length ? [random[spec.clean], random[spec.variant]] : []));
+  const y = scale(low, high, bottom, top);
+  for (const t of ticks(low, high, 5)) {
+    svg(g, "line", { x1: left, x2: x1 + 20, y1: y(t), y2: y(t), class: "grid" });
+    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
+  }
+  svg(g, "text", { x: -(top + bottom) / 2, y: 12, class: "axis", "text-anchor": "middle", transform: "rotate(-90)" }, "score (points a game)");
+  svg(g, "text", { x: x0, y: bottom + 24, class: "row", "text-anchor": "middle" }, "clean");
+  svg(g, "text", { x: x1, y: bottom + 24, class: "row", "text-anchor": "middle" }, spec.variant);
+  if (random[spec.clean] !== undefined && random[spec.variant] !== undefined) {
+    svg(g, "line", { x1: x0, x2: x1, y1: y(random[spec.clean]), y2: y(random[spec.variant]), class: "reference" });
+    if (!view.narrow) svg(g, "text", { x: (x0 + x1) / 2, y: y((random[spec.clean] + random[spec.variant]) / 2) - 5, class: "tick", "text-anchor": "middle" }, "random play");
+  }
+  const ends = [];
+  for (const method of Object.keys(styleOf)) {
+    const own = seeds.filter((s) => s.method === method);
+    if (!own.length) continue;
+    for (const s of own) {
+      const a = s.scores[spec.clean], b = s.scores[spec.variant];
+      const tip = `${method}, seed ${s.seed}\nclean ${number(a, 1)} → ${spec.variant} ${number(b, 1)}\ngap ${number(a - b, 1)} points`;
+      svg(g, "line", { x1: x0, x2: x1, y1: y(a), y2: y(b), stroke: colour(method), class: "seed" });
+      mark(g, x0, y(a), method, 4); mark(g, x1, y(b), method, 4);
+      svg(g, "line", { x1: x0, x2: x1, y1: y(a), y2: y(b), class: "hit wide", "data-tip": tip });
+    }
+    const mean = own.reduce((t, s) => t + s.scores[spec.variant], 0) / own.length;
+    ends.push({ method, y: y(mean) });
+  }
+  ends.sort((a, b) => a.y - b.y);
+  ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
+  if (!view.narrow) for (const e of ends)
+    svg(g, "text", { x: x1 + 26, y: e.y + 4, class: "direct", fill: colour(e.method) }, e.method.length > 24 ? e.method.slice(0, 23) + "…" : e.method);
+}

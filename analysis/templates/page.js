@@ -1,0 +1,137 @@
+// What a reader can do with the page: hover, sort, choose a variant, switch methods on and off.
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const tip = byId("tip");
+for (const method of data.methods) {
+  styleOf[method.name] = method;
+  if (method.baseline) hidden.add(method.name);
+}
+let variant = document.body.dataset.variant;
+let points = data.points.retention.length ? "retention" : data.points.gap.length ? "gap" : "score";
+let measure = Object.keys(data.measures)[0];
+let metric = "energy";
+
+function showTip(text, event) {
+  tip.textContent = text;
+  tip.hidden = false;
+  const x = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
+  const below = event.clientY + 18 + tip.offsetHeight < window.innerHeight;
+  tip.style.left = Math.max(8, x) + "px";
+  tip.style.top = (below ? event.clientY + 16 : event.clientY - tip.offsetHeight - 12) + "px";
+}
+function hideTip() { tip.hidden = true; }
+document.addEventListener("pointerover", (event) => {
+  const target = event.target.closest("[data-tip]");
+  if (target) showTip(target.dataset.tip, event); else if (!event.target.closest(".hit")) hideTip();
+});
+document.addEventListener("scroll", hideTip, { passive: true });
+
+const PLOTS = {
+  retention: { form: percent, label: "retention: share of what was learned that survives", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
+  gap: { form: (v) => number(v, 1), label: "gap: points lost against the clean game", lines: [{ at: 0, text: "nothing lost" }] },
+  score: { form: (v) => number(v, 1), label: "score: points a game" },
+};
+const seedsText = (n) => `${n} seed${n === 1 ? "" : "s"}`;
+
+const draw = {
+  points(box) {
+    const plot = PLOTS[points];
+    const items = data.points[points].map((p) => ({ ...p, row: p.variant, tip: `${p.method} on ${p.variant}\n${spread(p, plot.form)}\n${seedsText(p.n)}` }));
+    dots(box, { ...plot, rows: data.variants, items, title: `${points} by variant and method` });
+  },
+  slopes(box) {
+    slopes(box, { seeds: data.seeds, variant: variant === "*" ? data.variants.find((v) => v !== data.clean) : variant, clean: data.clean, random: data.random, title: "every seed from the clean game to the variant" });
+  },
+  severity(box) {
+    const series = data.severity.filter((s) => s.curve === box.dataset.curve);
+    lines(box, { series, xLabel: "severity (0 = clean game)", yLabel: "score (points a game)", title: `score against severity of ${box.dataset.curve}` });
+  },
+  learning(box) {
+    lines(box, { series: data.learning, xLabel: "training steps", yLabel: "training score", title: "learning curves" });
+  },
+  twin(box) {
+    const items = data.twin.map((t) => ({ method: t.method, row: t.variant, value: t[measure][0], low: t[measure][1], high: t[measure][2] }));
+    const form = measure === "flip" ? percent : (v) => number(v, 2);
+    for (const i of items) i.tip = `${i.method} on ${i.row}\n${data.measures[measure]}\n${spread(i, form)}`;
+    dots(box, { rows: data.variants, items, form, label: data.measures[measure], lines: [{ at: 0, text: "no change" }], title: "twin evaluation" });
+  },
+  attention(box) {
+    const own = data.attention.filter((a) => a.metric === metric && (variant === "*" || a.variant === variant));
+    const rows = [...new Set(own.map((a) => variant === "*" ? `${a.object} · ${a.variant}` : a.object))];
+    const items = own.map((a) => ({ ...a, row: variant === "*" ? `${a.object} · ${a.variant}` : a.object, tip: `${a.method} on ${a.variant}\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 2))}\nchance ${number(a.chance, 2)}` }));
+    if (!own.length) { box.textContent = `Attention was not measured on ${variant}.`; return; }
+    dots(box, { rows, items, form: (v) => number(v, 2), label: `${metric} (the gray tick is chance)`, title: "attention against the truth" });
+  },
+};
+
+function drawAll() {
+  for (const box of document.querySelectorAll("[data-plot]")) draw[box.dataset.plot](box);
+}
+
+function chooseVariant(value) {
+  variant = value;
+  for (const select of document.querySelectorAll("select.variant")) select.value = value;
+  for (const row of document.querySelectorAll("tr[data-variant]")) row.hidden = value !== "*" && row.dataset.variant !== value && row.dataset.variant !== "all variants";
+  for (const item of document.querySelectorAll("figure[data-variant]")) item.hidden = value !== "*" && item.dataset.variant !== value;
+  const gallery = byId("gallery-empty");
+  if (gallery) gallery.hidden = [...document.querySelectorAll("figure[data-variant]")].some((f) => !f.hidden);
+  for (const name of document.querySelectorAll(".chosen")) name.textContent = value === "*" ? "all variants" : value;
+  drawAll();
+}
+for (const select of document.querySelectorAll("select.variant")) select.addEventListener("change", () => chooseVariant(select.value));
+
+for (const group of document.querySelectorAll("[data-choice]")) {
+  group.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+    if (group.dataset.choice === "points") points = button.value;
+    if (group.dataset.choice === "measure") measure = button.value;
+    if (group.dataset.choice === "metric") metric = button.value;
+    drawAll();
+  });
+}
+
+for (const chip of document.querySelectorAll("button.chip")) {
+  chip.setAttribute("aria-pressed", String(!hidden.has(chip.value)));
+  chip.addEventListener("click", () => {
+    if (hidden.has(chip.value)) hidden.delete(chip.value); else hidden.add(chip.value);
+    for (const same of document.querySelectorAll("button.chip")) same.setAttribute("aria-pressed", String(!hidden.has(same.value)));
+    drawAll();
+  });
+}
+for (const icon of document.querySelectorAll("svg.key")) if (styleOf[icon.dataset.method]) mark(icon, 7, 7, icon.dataset.method, 5);
+
+for (const head of document.querySelectorAll("th[data-kind] button")) {
+  head.addEventListener("click", () => {
+    const th = head.parentElement, table = th.closest("table"), index = [...th.parentElement.children].indexOf(th);
+    const numeric = th.dataset.kind !== "text";
+    // Numbers are wanted largest first, names from A; a second click turns it round.
+    const first = numeric ? "descending" : "ascending";
+    const now = th.getAttribute("aria-sort");
+    const order = now === null ? first : now === "ascending" ? "descending" : "ascending";
+    for (const other of th.parentElement.children) other.removeAttribute("aria-sort");
+    th.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const value = (row) => numeric ? parseFloat(row.children[index].dataset.sort) : row.children[index].dataset.sort;
+    const missing = (v) => numeric && !isFinite(v);
+    const rows = [...table.tBodies[0].rows].sort((a, b) => {
+      const x = value(a), y = value(b);
+      if (missing(x) || missing(y)) return missing(x) - missing(y);
+      return sign * (numeric ? x - y : x.localeCompare(y));
+    });
+    table.tBodies[0].append(...rows);
+  });
+}
+
+for (const button of document.querySelectorAll("button.copy")) {
+  button.addEventListener("click", () => {
+    const text = button.parentElement.querySelector("code").textContent;
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; }, () => {});
+  });
+}
+
+let width = 0;
+new ResizeObserver(() => { if (window.innerWidth !== width) { width = window.innerWidth; drawAll(); } }).observe(document.body);
+chooseVariant(variant);

@@ -1,0 +1,21 @@
+"""`reprl report DIR...`: everything measured on some runs as one offline HTML file."""
+
+from __future__ import annotations
+
+from reprl.cli.arguments import Key, parse
+
+HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
+KEYS = {"out": Key("report", "folder for report.html, tables/ and figures/")}
+
+
+def run(arguments: list[str]) -> int:
+    """Write the report and say where it is and what it could not use."""
+    folders, values = parse("report", arguments, KEYS, "many")
+    from reprl.analysis.report import write_report
+
+    path, results = write_report(folders, values["out"])
+    for warning in results.warnings:
+        print(f"note: {warning}")
+    size = path.stat().st_size / 1e6
+    print(f"{len(results.runs)} runs, {len(results.episodes)} games -> {path} ({size:.1f} MB)")
+    return 0
