@@ -35,7 +35,6 @@ class TemporalContrastive(AuxiliaryLoss):
         tau: float = 0.01,
         anchor: str = "view",
         augmentation: Spec | None = None,
-        probability: float = 0.1,
         begin: int = 0,
     ) -> None:
         super().__init__()
@@ -47,8 +46,7 @@ class TemporalContrastive(AuxiliaryLoss):
         self.hidden = whole(name, "hidden", hidden, low=1)
         self.tau = number(name, "tau", tau, low=0.0, high=1.0)
         self.anchor = one_of(name, "anchor", anchor, ANCHORS)
-        probability = number(name, "probability", probability, low=0.0, high=1.0)
-        self.views = Views(augmentation, probability=probability)
+        self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:
         self.views.setup(context)

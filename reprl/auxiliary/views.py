@@ -16,14 +16,13 @@ DEFAULT = "shift"
 
 
 class Views:
-    """Augmented views of a batch, each sample changed with the given probability.
+    """Augmented views of a batch.
 
     Not a module on purpose: the run's augmentation belongs to the run, not to the loss's state.
     """
 
-    def __init__(self, spec: registry.Spec | None, *, probability: float = 1.0) -> None:
+    def __init__(self, spec: registry.Spec | None) -> None:
         self.spec: dict[str, Any] | None = registry.resolve("augmentation", spec)
-        self.probability = probability
         self.augmentation: Augmentation | None = None
         self.mirror: Tensor | None = None  # (n_actions,) int64
 
@@ -41,14 +40,7 @@ class Views:
     def __call__(self, observations: Tensor, generator: torch.Generator) -> View:
         """Augment (B, stack, H, W) uint8."""
         assert self.augmentation is not None, "setup() runs before the first batch"
-        view = self.augmentation(observations, generator)
-        if self.probability >= 1.0:
-            return view
-        draw = torch.rand(len(observations), generator=generator, device=generator.device)
-        chosen = (draw < self.probability).to(observations.device)  # (B,)
-        mixed = torch.where(chosen[:, None, None, None], view.observations, observations)
-        mirrored = None if view.mirrored is None else view.mirrored & chosen
-        return View(mixed, mirrored)
+        return self.augmentation(observations, generator)
 
     def actions(self, view: View, actions: Tensor) -> Tensor:
         """The same actions (B,) as they are called in the view."""
