@@ -228,12 +228,12 @@ def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
             raise UserError(f"variant '{path}' is complete and takes no {sorted(parameters)}.")
         return thing
     if isinstance(thing, type) and issubclass(thing, Effect):
-        accepted = inspect.signature(thing).parameters
+        accepted = _accepted(thing)
         for key in parameters:
             if key not in accepted:
                 raise unknown(f"parameter of variant '{path}'", key, accepted)
         if "severity" in accepted and "severity" not in parameters:
-            parameters = {**parameters, "severity": accepted["severity"].default}
+            parameters = {**parameters, "severity": accepted["severity"]}
         severity = parameters.get("severity")
         if severity is not None:
             severity = checked_severity(severity)
@@ -255,6 +255,20 @@ def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
         if isinstance(result, Variant):
             return result
     raise UserError(f"variant '{path}' is neither a Variant, nor an Effect class, nor makes one.")
+
+
+def _accepted(kind: type) -> dict[str, Any]:
+    """A class's parameters with their defaults, through every **options to its parents."""
+    found: dict[str, Any] = {}
+    for parent in kind.__mro__[:-1]:
+        if "__init__" not in vars(parent):
+            continue
+        _, *declared = inspect.signature(vars(parent)["__init__"]).parameters.values()
+        named = [p for p in declared if p.kind is not p.VAR_KEYWORD]
+        found = {**{p.name: p.default for p in named}, **found}
+        if len(named) == len(declared):
+            break
+    return found
 
 
 def _composed(parts: list[Variant]) -> Variant:

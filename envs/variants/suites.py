@@ -1,0 +1,82 @@
+"""Suites: which variants an agent may train on, which it is tuned on, and which stay unseen.
+
+Every suite declares its split, so that "generalizes" means the same in every report. Training and
+test never share a variant, and what the two have in common is said in the suite's one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprl.envs.variants.base import catalogue
+from reprl.errors import unknown
+
+SPLITS = ("train", "validation", "test")
+
+# One sentence, then the three splits in order.
+_SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "published": (
+        "The four drawings of Gamrian & Goldberg; the easiest is for tuning.",
+        ("original",),
+        ("constant_rectangle",),
+        ("moving_square", "green_lines", "diagonals"),
+    ),
+    "drawing": (
+        "Train on random drawings, test on the published ones and on their controls.",
+        ("original", "random_squares", "random_lines"),
+        ("constant_rectangle", "vertical_lines"),
+        (
+            *("moving_square", "green_lines", "green_lines_under", "green_lines_matched"),
+            *("diagonals", "ball_decoys"),
+        ),
+    ),
+    "colour": (
+        "Objects and background in other colours; the gray-matched player is the control.",
+        ("original", "bricks_resampled"),
+        ("player_white", "bricks_white", "background_gray"),
+        (
+            *("player_black", "player_red", "player_blue", "player_green", "player_matched"),
+            *("bricks_black", "bricks_red", "bricks_blue", "bricks_green", "background_blue"),
+            *("strobing_player", "strobing_bricks"),
+        ),
+    ),
+    "picture": (
+        "The same game through a bad camera.",
+        ("original",),
+        ("noise",),
+        ("blur",),
+    ),
+    "dynamics": (
+        "The picture stays, the ball flies differently.",
+        ("original",),
+        ("drift_right", "gravity_up"),
+        ("drift_left", "gravity_down", "faster_ball"),
+    ),
+}
+
+
+def suites() -> list[str]:
+    """The names of the suites."""
+    return [*_SUITES, "all"]
+
+
+def suite(name: str) -> dict[str, list[str]]:
+    """A suite's train, validation and test variants; "all" tests on whatever is left."""
+    if name in _SUITES:
+        _, *parts = _SUITES[name]
+        return {split: list(part) for split, part in zip(SPLITS, parts, strict=True)}
+    if name != "all":
+        raise unknown("suite", name, suites())
+    train = ["original"]
+    validation = list(dict.fromkeys(v for s in _SUITES for v in suite(s)["validation"]))
+    rest = [v for v in catalogue() if v not in train and v not in validation]
+    return {"train": train, "validation": validation, "test": rest}
+
+
+def about(name: str) -> str:
+    """What a suite asks, in one sentence."""
+    if name == "all":
+        return "Every variant there is, after training on the original alone."
+    if name not in _SUITES:
+        raise unknown("suite", name, suites())
+    return _SUITES[name][0]
