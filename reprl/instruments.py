@@ -1,0 +1,149 @@
+"""Instruments on a representation: dead units a layer, and whether an attention mask has collapsed.
+
+The update calls these every k-th time and logs what they say; they read, and change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reprl.encoders.base import Encoder
+
+LABELS = ("black", "saturated", "stuck", "border")
+
+
+@torch.no_grad()
+def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
+    """Share of units (channels, or features) of each ReLU that fire nowhere on images (B, C, H, W).
+
+    Hooks exist only during this call. Layers go by their names in the encoder.
+    """
+    fired: dict[str, Tensor] = {}
+
+    def watch(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
+            now = (output > 0).transpose(0, 1).flatten(1).any(1)  # (units,)
+            fired[name] = fired[name] | now if name in fired else now  # a layer may run twice
+
+        return hook
+
+    layers = {n: m for n, m in encoder.named_modules() if isinstance(m, nn.ReLU)}
+    handles = [layer.register_forward_hook(watch(name)) for name, layer in layers.items()]
+    training = encoder.training
+    try:
+        encoder.eval()  # dropout would make units look dead
+        encoder.encode(images)
+    finally:
+        encoder.train(training)
+        for handle in handles:
+            handle.remove()
+    return {name: 1 - alive.float().mean().item() for name, alive in fired.items()}
+
+
+def mask_mean(attention: Tensor) -> float:
+    """How much a mask (B, K, h, w) lets through on average."""
+    return attention.detach().mean().item()
+
+
+def mask_entropy(attention: Tensor) -> float:
+    """Entropy over a map's cells, averaged: 0 = one cell, 1 = all cells alike (or all black)."""
+    maps = _maps(attention).flatten(1) + 1e-9
+    share = maps / maps.sum(1, keepdim=True)
+    entropy = -(share * share.log()).sum(1)
+    return (entropy / math.log(max(share.shape[1], 2))).mean().item()
+
+
+def is_black(attention: Tensor, *, below: float = 0.1) -> bool:
+    """The brightest cell of the average map is dark: nothing gets through."""
+    return _maps(attention).amax((1, 2)).mean().item() < below
+
+
+def is_saturated(attention: Tensor, *, above: float = 0.9) -> bool:
+    """The darkest cell of the average map is bright: everything gets through."""
+    return _maps(attention).amin((1, 2)).mean().item() > above
+
+
+def is_border(attention: Tensor, *, share: float = 0.9) -> bool:
+    """What stands out from the background lies on the outermost ring of cells."""
+    maps = _maps(attention)
+    if min(maps.shape[1:]) < 4 or not _has_contrast(maps):
+        return False  # such a small map is mostly ring
+    standing_out = maps - maps.amin((1, 2), keepdim=True)
+    inner = standing_out[:, 1:-1, 1:-1].sum((1, 2)) / standing_out.sum((1, 2)).clamp(min=1e-9)
+    return 1 - inner.mean().item() > share
+
+
+def common_peak(attention: Tensor) -> tuple[int, float]:
+    """The cell (row-major index) where most maps have their peak, and the share that do."""
+    cells = _maps(attention).flatten(1)
+    counts = torch.bincount(cells.argmax(1), minlength=cells.shape[1])
+    return int(counts.argmax()), counts.max().item() / len(cells)
+
+
+@dataclass(frozen=True)
+class MaskReport:
+    """One look at a mask."""
+
+    mean: float
+    entropy: float
+    labels: tuple[str, ...]  # of LABELS, empty for a healthy mask
+
+    def numbers(self) -> dict[str, float]:
+        """For a logger: the mean, the entropy and one 0/1 a label."""
+        flags = {label: float(label in self.labels) for label in LABELS}
+        return {"mean": self.mean, "entropy": self.entropy, **flags}
+
+
+@dataclass
+class MaskMonitor:
+    """Looks at a mask update after update; a peak in one place all along is called stuck.
+
+    A single batch cannot tell: early in a game all samples may rightly look at the same place.
+    """
+
+    patience: int = 10  # looks in a row before a peak counts as stuck
+    share: float = 0.95  # of the maps that must peak in the same cell
+    _cell: int = field(default=-1, init=False)
+    _looks: int = field(default=0, init=False)
+
+    def look(self, attention: Tensor) -> MaskReport:
+        """Judge attention (B, K, h, w) in [0, 1] of one batch."""
+        black, saturated = is_black(attention), is_saturated(attention)
+        self._follow(attention)
+        found = {
+            "black": black,
+            "saturated": saturated,
+            "stuck": self._looks >= self.patience,
+            "border": not black and is_border(attention),
+        }
+        labels = tuple(label for label in LABELS if found[label])
+        return MaskReport(mask_mean(attention), mask_entropy(attention), labels)
+
+    def _follow(self, attention: Tensor) -> None:
+        cell, share = common_peak(attention)
+        peaked = share >= self.share and _has_contrast(_maps(attention))
+        self._looks = 0 if not peaked else self._looks + 1 if cell == self._cell else 1
+        self._cell = cell if peaked else -1
+
+    def state(self) -> dict[str, int]:
+        """JSON-able, for checkpoints."""
+        return {"cell": self._cell, "looks": self._looks}
+
+    def load_state(self, state: dict[str, int]) -> None:
+        self._cell, self._looks = int(state["cell"]), int(state["looks"])
+
+
+def _maps(attention: Tensor) -> Tensor:
+    """(B, K, h, w) -> (B*K, h, w) without gradient."""
+    return attention.detach().flatten(0, 1).float()
+
+
+def _has_contrast(maps: Tensor, least: float = 0.1) -> bool:
+    # the peak of a flat map is noise
+    return (maps.amax((1, 2)) - maps.amin((1, 2))).mean().item() > least
