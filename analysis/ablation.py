@@ -14,7 +14,7 @@ from reprl.analysis.naming import PARTS, method_settings, part_name
 from reprl.analysis.overall import main_variants
 from reprl.analysis.results import Results, Run
 from reprl.analysis.statistics import retention
-from reprl.analysis.tables import DASH, Column, Table
+from reprl.analysis.tables import Column, Table
 
 
 def ablation_table(results: Results) -> Table:
@@ -47,12 +47,14 @@ def ablation_table(results: Results) -> Table:
         row |= _generalization(run, scores, random, variants)
         row["attention_state"] = attention_state(run)
         rows.append(row)
+    # A setting that is the same everywhere needs no column: it is said once.
+    same = [k for k in (*PARTS, "status") if len({r[k] for r in rows}) == 1]
+    note = "The same in all runs: " + ", ".join(f"{k} {rows[0][k]}" for k in same) + "."
     columns = [
         Column("method", "Method"),
         Column("run", "Run"),
         Column("seed", "Seed", "count"),
-        *(Column(part, part.capitalize()) for part in PARTS),
-        Column("status", "Status"),
+        *(Column(k, k.capitalize()) for k in (*PARTS, "status") if k not in same),
         Column("steps_per_second", "Steps/s", "count"),
         Column("steps_to_half", f"Steps to score {half:.1f}", "count", help="half the best"),
         Column("training_score", "Training score", "score", help="last 5 % of training"),
@@ -61,8 +63,7 @@ def ablation_table(results: Results) -> Table:
         Column("retention", "Retention", "share"),
         Column("attention_state", "Attention"),
     ]
-    frame_ = pd.DataFrame(rows, columns=[c.key for c in columns])
-    return Table("ablation", "Run by run", columns, frame_)
+    return Table("ablation", "Run by run", columns, pd.DataFrame(rows), note if same else "")
 
 
 def _generalization(
@@ -114,9 +115,10 @@ def settings_table(runs: list[Run]) -> Table:
         for key, value in method_settings(run.config).items():
             settings.setdefault(key, set()).add(_value(value))
     keys = sorted({key for settings in methods.values() for key in settings})
+    keys = [k for k in keys if not any(other.startswith(k + ".") for other in keys)]
     rows = []
     for key in keys:
-        values = {m: ", ".join(sorted(s.get(key, {DASH}))) for m, s in methods.items()}
+        values = {m: ", ".join(sorted(s.get(key, {"none"}))) for m, s in methods.items()}
         if len(set(values.values())) > 1:
             rows.append({"setting": key} | values)
     columns = [Column("setting", "Setting"), *(Column(m, m) for m in methods)]
@@ -125,4 +127,6 @@ def settings_table(runs: list[Run]) -> Table:
 
 
 def _value(value: Any) -> str:
+    if value is None:
+        return "none"
     return value if isinstance(value, str) else json.dumps(value, default=str)

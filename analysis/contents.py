@@ -29,14 +29,14 @@ def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
 
 def overall_table(summary: pd.DataFrame) -> Table:
     """The ranking."""
-    frame = summary.copy()
+    frame = summary.sort_values("rank").reset_index(drop=True)
     frame["beats"] = [
         f"{b} of {n}" if r is not None else "unknown"
         for b, n, r in zip(frame["beat_random"], frame["n_seeds"], frame["ranked"], strict=True)
     ]
     columns = [
-        Column("rank", "Rank", "count", help="by mean retention; not ranked if random is as good"),
         METHOD,
+        Column("rank", "Rank", "count", help="by mean retention; not ranked if random is as good"),
         SEEDS,
         spread("clean", "Clean score"),
         spread("score", "Score on variants", help="mean over the variants all runs share"),

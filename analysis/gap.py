@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from reprl.analysis.naming import is_baseline
 from reprl.analysis.statistics import (
     Estimate,
     estimate,
@@ -60,14 +61,17 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def run_scores(episodes: pd.DataFrame) -> pd.DataFrame:
-    """The mean score of every trained seed on every variant: rows (method, train_seed), NaN gaps.
+    """The mean score of every trained seed (rows: method, train_seed) on every variant (columns).
 
     Runs that share method and seed are the same experiment twice and are averaged.
     """
     frame = prepare(episodes)
-    return frame.pivot_table(
+    table = frame.pivot_table(
         index=["method", "train_seed"], columns="variant", values="episode_return", aggfunc="mean"
     )
+    order = [CLEAN, *(v for v in dict.fromkeys(frame["variant"]) if v != CLEAN)]
+    methods = sorted(dict.fromkeys(frame["method"]), key=is_baseline)  # stable: trained ones first
+    return table.reindex(columns=[v for v in order if v in table]).reindex(methods, level="method")
 
 
 def random_scores(scores: pd.DataFrame) -> pd.Series:

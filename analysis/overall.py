@@ -17,6 +17,7 @@ from reprl.analysis.comparison import (
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.statistics import Array, Estimate, estimate, iqm, mean, retention
+from reprl.analysis.tables import form
 
 ALL = "all variants"
 MOST_COMPARED = 6  # methods; beyond that each is compared with the first one only
@@ -126,6 +127,11 @@ def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFram
     return pd.DataFrame(rows).assign(p=p_values), sentence
 
 
+def share(value: float) -> str:
+    """A percentage as the tables write it."""
+    return form(value, "share")
+
+
 def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
     """The sentence a reader should remember about one method."""
     seeds = f"{int(row['n_seeds'])} seed{'s' if row['n_seeds'] != 1 else ''}"
@@ -151,14 +157,16 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
         )
     spread = ""
     if np.isfinite(row["retention_low"]):
-        spread = f" [{row['retention_low']:.0%}, {row['retention_high']:.0%}]"
-    text = f"{played} and keeps {row['retention']:.0%}{spread} of what it learned on the variants"
+        spread = f" [{share(row['retention_low'])}, {share(row['retention_high'])}]"
+    text = (
+        f"{played} and keeps {share(row['retention'])}{spread} of what it learned on the variants"
+    )
     kept = own[own["retention"].notna()]
     if len(kept) > 1:
         best, worst = kept.loc[kept["retention"].idxmax()], kept.loc[kept["retention"].idxmin()]
         text += (
-            f": best on {best['variant']} ({best['retention']:.0%}), "
-            f"worst on {worst['variant']} ({worst['retention']:.0%})"
+            f": best on {best['variant']} ({share(best['retention'])}), "
+            f"worst on {worst['variant']} ({share(worst['retention'])})"
         )
     return text + "."
 
@@ -175,10 +183,10 @@ def verdict(summary: pd.DataFrame) -> str:
     if ranked.empty:
         return "No method can be ranked yet; the notes below say what is missing."
     best = ranked.iloc[0]
-    text = f"{best['method']} keeps {best['retention']:.0%} of what it learned on the variants"
+    text = f"{best['method']} keeps {share(best['retention'])} of what it learned on the variants"
     if len(ranked) > 1:
         second = ranked.iloc[1]
-        text += f", {second['method']} {second['retention']:.0%}"
+        text += f", {second['method']} {share(second['retention'])}"
         clear = best["retention_low"] > second["retention_high"]
         text += (
             "."

@@ -28,7 +28,7 @@ from reprl.analysis.overall import comparisons, headline, overall, verdict
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
 from reprl.analysis.results import Results, collect
-from reprl.analysis.tables import Table
+from reprl.analysis.tables import Table, form
 from reprl.errors import UserError
 
 TITLE = "Does it generalize, and where does it look?"
@@ -80,6 +80,7 @@ def compose(
     script = _template("charts.js") + _template("page.js")
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     context = {
         "title": TITLE,
         "subtitle": _subtitle(results, methods),
@@ -90,7 +91,7 @@ def compose(
         "tones": {m: s.index for m, s in looks.items()},
         "variants": variants,
         "clean": CLEAN,
-        "chosen": _first_choice(variants, tables),
+        "chosen": _first_choice(variants, tables, {p.variant for p in gallery}),
         "evaluated": evaluated,
         "plots": [(k, v) for k, v in PLOTS.items() if data["points"][k]],
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
@@ -155,7 +156,7 @@ def _headlines(
         if bad:
             big, unit = "not ranked", ""
         elif np.isfinite(row["retention"]):
-            big, unit = f"{100 * row['retention']:.0f} %", "retained"
+            big, unit = form(row["retention"], "share"), "retained"
         text = headline(row, tables["gap"].frame, float(random))
         tone = looks[method].index
         out.append(
@@ -182,12 +183,13 @@ def _subtitle(results: Results, methods: list[str]) -> str:
     )
 
 
-def _first_choice(variants: list[str], tables: dict[str, Table]) -> str:
-    """Open with a variant that tells methods apart, if there is one."""
+def _first_choice(variants: list[str], tables: dict[str, Table], pictured: set[str]) -> str:
+    """Open with a variant that tells methods apart, if possible one with attention pictures."""
     frame = tables["difficulty"].frame
     good = list(frame.loc[frame["label"] == "informative", "variant"]) if len(frame) else []
     shown = [v for v in variants if v != CLEAN]
-    return next((v for v in shown if v in good), shown[0] if shown else "*")
+    best = [v for v in shown if v in good and v in pictured] + [v for v in shown if v in good]
+    return (best or shown or ["*"])[0]
 
 
 def _methods(episodes: pd.DataFrame) -> list[str]:

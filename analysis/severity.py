@@ -10,13 +10,15 @@ import pandas as pd
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.statistics import Array, estimate, mean, retention
+from reprl.analysis.tables import form
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned
 TOO_HARD = 0.1  # even the best agent keeps less than this share
 RULE = (
-    f"Too easy: a plain agent trained on the clean game keeps at least {TOO_EASY:.0%} of what it "
-    f"learned. Too hard: even an agent trained on the variant (or, where there is none, the best "
-    f"method here) keeps less than {TOO_HARD:.0%}. Informative: everything between."
+    f"Too easy: a plain agent trained on the clean game keeps at least {form(TOO_EASY, 'share')} "
+    "of what it learned. Too hard: even an agent trained on the variant (or, where there is none, "
+    f"the best method here) keeps less than {form(TOO_HARD, 'share')}. Informative: everything "
+    "between."
 )
 
 

@@ -106,7 +106,7 @@ def form(number: float, kind: Kind) -> str:
     if kind == "count":
         text = f"{number:,.0f}"
     elif kind == "share":
-        text = f"{100 * number:.0f} %"
+        text = f"{100 * number:.0f}\u00a0%"
     elif kind == "small":
         text = f"{number:.3f}"
     elif kind == "p":

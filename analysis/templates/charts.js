@@ -73,6 +73,7 @@ function dots(box, spec) {
   const g = view.root, left = 8, right = view.width - 12;
   // Whiskers of few seeds can be huge: the axis follows the dots, whiskers are cut at its ends.
   const values = items.map((i) => i.value), fixed = (spec.lines || []).map((l) => l.at);
+  for (const i of items) if (i.chance !== undefined && i.chance !== null) fixed.push(i.chance);
   const all = values.concat(items.flatMap((i) => [i.low, i.high]));
   const core = extent(values, fixed), full = extent(all, fixed), reach = core[1] - core[0];
   const low = Math.max(full[0], core[0] - 0.5 * reach), high = Math.min(full[1], core[1] + 0.5 * reach);
@@ -111,7 +112,8 @@ function lines(box, spec) {
   const series = spec.series.filter((s) => visible(s.method));
   if (!series.length) { box.textContent = "Nothing to show: every method with data is switched off above."; return; }
   const view = canvas(box, view_height(box), spec.title), g = view.root;
-  const labels = !view.narrow, left = 46, right = view.width - (labels ? 150 : 14), top = 12, bottom = view.height - 44;
+  const labels = !view.narrow, longest = Math.max(...series.map((s) => Math.min(24, s.method.length)));
+  const left = 46, right = view.width - (labels ? 22 + 7.7 * longest : 14), top = 12, bottom = view.height - 44;
   const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]));
   const all = series.flatMap((s) => s.points.flatMap((p) => [p[2], p[3]])).concat(means);
   const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
@@ -139,7 +141,7 @@ function lines(box, spec) {
     ends.sort((a, b) => a.y - b.y);
     ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
     for (const e of ends) {
-      const text = e.method.length > 21 ? e.method.slice(0, 20) + "…" : e.method;
+      const text = e.method.length > 24 ? e.method.slice(0, 23) + "…" : e.method;
       svg(g, "text", { x: right + 8, y: e.y + 4, class: "direct", fill: colour(e.method) }, text);
     }
   }

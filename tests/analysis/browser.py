@@ -148,6 +148,6 @@ if __name__ == "__main__":
     try:
         page.open(Path(sys.argv[1]))
         page.screenshot(Path(sys.argv[3]), dark="dark" in sys.argv)
-        print(page.requests, page.errors)
+        print(len(page.requests), "requests", page.errors)
     finally:
         page.close()
