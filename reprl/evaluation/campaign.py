@@ -1,0 +1,143 @@
+"""Evaluates whole folders: plays what is missing under one protocol and stores it as it completes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reprl.envs import Variant
+from reprl.evaluation import store
+from reprl.evaluation.agents import Agent
+from reprl.evaluation.arena import Arena, Game, Task
+from reprl.evaluation.meter import Meter
+from reprl.evaluation.runner import distinct_games, fitted, table
+from reprl.evaluation.selection import label
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What every agent must play."""
+
+    variants: tuple[Variant, ...]
+    episodes: int
+    seed: int = 0
+    deterministic: bool = False
+    sticky: float = 0.0
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The fixed list of games, variant by variant."""
+        return [Task(v, e, self.seed) for v in self.variants for e in range(self.episodes)]
+
+    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows that belong to this protocol, with the variants' labels as `variant`."""
+        parts = []
+        for variant in self.variants:
+            same = frame["variant"] == variant.name
+            level = frame["severity"]
+            same &= level.isna() if variant.severity is None else level == variant.severity
+            same &= (frame["eval_seed"] == self.seed) & (frame["sticky"] == self.sticky)
+            same &= frame["episode"] < self.episodes
+            parts.append(frame[same].assign(variant=label(variant)))
+        return pd.concat(parts, ignore_index=True)
+
+
+class Campaign:
+    """Plays one agent after the other in the same emulators."""
+
+    def __init__(
+        self, protocol: Protocol, *, n_envs: int, workers: int, progress: str = "auto"
+    ) -> None:
+        self.protocol = protocol
+        self.n_envs, self.workers, self.progress = n_envs, workers, progress
+        self.distinct: dict[str, dict[str, int]] = {}  # method and run -> variant -> games
+        self._arena: Arena | None = None
+        self._settings: dict[str, Any] = {}
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._arena is not None:
+            self._arena.close()
+
+    def measure(
+        self,
+        path: Path,
+        make_agent: Callable[[], Agent],
+        settings: dict[str, Any],
+        *,
+        method: str,
+        step: int = 0,
+        deterministic: bool = False,
+    ) -> pd.DataFrame:
+        """Bring the file up to the protocol; returns the agent's rows in it."""
+        there, damaged = store.read(path)
+        if damaged:
+            print(
+                f"WARNING: {path}: {damaged} damaged rows are left out and played again.",
+                file=sys.stderr,
+            )
+        same = {"method": method, "deterministic": deterministic, "sticky": self.protocol.sticky}
+        tasks = store.missing(there, self.protocol.tasks, step=step, **same)
+        if tasks:
+            agent = make_agent()
+            if agent.labels["step"] != step:  # a damaged newest checkpoint gave way to an older
+                step = int(agent.labels["step"])
+                tasks = store.missing(there, self.protocol.tasks, step=step, **same)
+            there = self._play(path, there, agent, tasks, settings)
+        rows = self.protocol.of(there)
+        rows = rows[(rows["method"] == method) & (rows["step"] == step)]
+        return rows[rows["deterministic"] == deterministic].reset_index(drop=True)
+
+    def _play(
+        self,
+        path: Path,
+        there: pd.DataFrame,
+        agent: Agent,
+        tasks: list[Task],
+        settings: dict[str, Any],
+    ) -> pd.DataFrame:
+        arena = self._arena_for(settings)
+        games: list[Game] = []
+        with Meter(str(agent.labels["run"]), len(tasks), mode=self.progress) as meter:
+            for game in arena.play(fitted(agent, arena), tasks):
+                games.append(game)
+                meter.count(game)
+                variant = game.task.variant
+                done = [g for g in games if g.task.variant == variant]
+                if len(done) == sum(t.variant == variant for t in tasks):
+                    # Never part of a variant: the games that end first are the short ones.
+                    done.sort(key=lambda g: g.task.episode)
+                    there = store.add(path, table(done, agent, self.protocol.sticky))
+        name = f"{agent.labels['method']} ({agent.labels['run']})"
+        self.distinct[name] = distinct_games(games)
+        return there
+
+    def _arena_for(self, settings: dict[str, Any]) -> Arena:
+        if self._arena is None or settings != self._settings:
+            if self._arena is not None:
+                self._arena.close()
+            n_envs = min(self.n_envs, len(self.protocol.tasks))
+            sticky = self.protocol.sticky
+            workers = min(self.workers, n_envs)
+            self._arena = Arena(n_envs=n_envs, workers=workers, sticky=sticky, **settings)
+            self._settings = settings
+        return self._arena
+
+
+def summary(rows: pd.DataFrame, variants: list[str]) -> list[list[str]]:
+    """Mean score and number of games per agent and variant, as text; the header comes first."""
+    lines = [["method", "run", *variants]]
+    for (method, run), part in rows.groupby(["method", "run"], sort=False):
+        cells = []
+        for variant in variants:
+            scores = part.loc[part["variant"] == variant, "episode_return"]
+            cells.append(f"{scores.mean():.1f} ({len(scores)})" if len(scores) else "-")
+        lines.append([str(method), str(run), *cells])
+    return lines

@@ -1,0 +1,212 @@
+"""Twin evaluation: one game seen clean and as every variant at the same moments.
+
+The agent plays on the clean picture; at each step its policy, value, features and attention are
+compared between the clean picture and each variant's. No noise from returns: differences show
+within a few hundred steps. Only variants that leave the game itself alone can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from stable_baselines3.common.preprocessing import preprocess_obs
+from torch import Tensor
+
+from reprl.encoders.base import Encoder
+from reprl.envs import AtariVecEnv, Variant, make_vec_env
+from reprl.envs.objects import Objects
+from reprl.envs.vector import VariantSpec
+from reprl.errors import UserError
+from reprl.evaluation.agents import ModelAgent, in_batches, inverse_cdf
+from reprl.evaluation.arena import FRAME_LIMIT
+from reprl.evaluation.runner import IDENTITY, env_settings
+from reprl.evaluation.selection import expand, label
+from reprl.seeding import numpy_stream, stream_seed
+
+MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shift")
+TWIN_COLUMNS = (
+    *IDENTITY,
+    *("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky"),
+    *("step_in_game", *MEASURES),
+)
+VIEWS = ("probabilities", "value", "features", "attention")
+
+
+def twin_evaluation(
+    model: Any,
+    variants: VariantSpec | Iterable[VariantSpec],
+    steps: int = 400,
+    seed: int = 0,
+    *,
+    deterministic: bool = False,
+    sticky: float = 0.0,
+    severities: Sequence[float] = (),
+    workers: int = 0,
+    labels: dict[str, Any] | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """One row per step and variant, over as many games as `steps` agent steps take.
+
+    js: Jensen-Shannon divergence of the policies in nats; flip: 1 where the likeliest action
+    differs; value_error: |difference| of the values; feature_distance: |a-b| / (|a|+|b|), 0 to 1;
+    attention_shift: the share of the mask's mass that lies elsewhere, 0 to 1, NaN without a mask.
+    """
+    if steps < 1:
+        raise UserError(f"steps={steps} must be at least 1.")
+    settings = env_settings(model) | settings
+    game = settings.get("game", "breakout")
+    chosen = [v for v in expand(variants, severities, game) if v.effects]
+    for variant in chosen:
+        if changes_the_game(variant):
+            raise UserError(f"{reason(variant)}: leave it out.")
+    if not chosen:
+        raise UserError("twin evaluation needs at least one variant besides original.")
+    agent = ModelAgent(model, deterministic=deterministic, labels=labels)
+    env = make_vec_env(
+        ["original", *chosen],
+        1 + len(chosen),
+        workers=min(workers, 1 + len(chosen)),
+        training=False,
+        sticky=sticky,
+        max_frames=FRAME_LIMIT,
+        **settings,
+    )
+    rows: list[dict[str, Any]] = []
+    episode = 0
+    try:
+        while len(rows) < steps * len(chosen):
+            left = steps - len(rows) // len(chosen)
+            shared = {"episode": episode, "eval_seed": int(seed), "sticky": float(sticky)}
+            rows += [row | shared for row in _one_game(agent, env, chosen, episode, seed, left)]
+            episode += 1
+    finally:
+        env.close()
+    return pd.DataFrame([agent.labels | row for row in rows], columns=list(TWIN_COLUMNS))
+
+
+def changes_the_game(variant: Variant) -> bool:
+    """Whether the variant changes physics, so that there is no common game to look at."""
+    return "dynamics" in variant.family.split("+")
+
+
+def reason(variant: Variant) -> str:
+    """Why a variant has no twin."""
+    return (
+        f"variant '{label(variant)}' changes the game itself, "
+        "so there is no common game to see it in"
+    )
+
+
+def _one_game(
+    agent: ModelAgent, env: AtariVecEnv, chosen: list[Variant], episode: int, seed: int, limit: int
+) -> list[dict[str, Any]]:
+    # The same streams as evaluation's: the clean game is its episode on the original.
+    uniforms = numpy_stream(seed, "evaluation", "act", episode)
+    game_seed = stream_seed(seed, "evaluation", "game", episode)
+    for index in range(env.num_envs):
+        env.queue(index, game_seed)
+    observations = env.reset()
+    rows: list[dict[str, Any]] = []
+    for step in range(limit):
+        _require_same_game(env, chosen)
+        views = look(agent.policy, observations)
+        for variant, measured in zip(chosen, compare(views), strict=True):
+            row = {"variant": label(variant), "family": variant.family}
+            row |= {"severity": variant.severity, "deterministic": agent.deterministic}
+            rows.append(row | {"step_in_game": step} | measured)
+        clean = views["probabilities"][:1].astype(np.float64)
+        draw = np.array([uniforms.random()])
+        action = clean.argmax(axis=1) if agent.deterministic else inverse_cdf(clean, draw)
+        observations, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
+        for index, variant in enumerate(chosen, 1):
+            if rewards[index] != rewards[0] or dones[index] != dones[0]:
+                raise UserError(f"{reason(variant)}: leave it out.")
+        if dones[0]:
+            break
+    return rows
+
+
+def look(policy: Any, observations: np.ndarray) -> dict[str, Any]:
+    """What the agent makes of observations (n, ...): probabilities, value, features, attention."""
+
+    def forward(batch: Tensor) -> tuple[Tensor | None, ...]:
+        attention = None
+        if isinstance(policy.features_extractor, Encoder) and policy.share_features_extractor:
+            images = preprocess_obs(
+                batch, policy.observation_space, normalize_images=policy.normalize_images
+            )
+            output = policy.features_extractor.encode(images)
+            actor = critic = output.features
+            attention = output.attention
+        else:
+            features = policy.extract_features(batch)
+            actor, critic = features if isinstance(features, tuple) else (features, features)
+        latent = policy.mlp_extractor.forward_actor(actor)
+        chances = policy._get_action_dist_from_latent(latent).distribution.probs
+        value = policy.value_net(policy.mlp_extractor.forward_critic(critic))
+        return chances, value.flatten(), actor, attention
+
+    return dict(zip(VIEWS, in_batches(policy, forward, observations), strict=True))
+
+
+def compare(views: dict[str, Any]) -> list[dict[str, float]]:
+    """The measures of every view but the first against the first."""
+    chances = views["probabilities"].astype(np.float64)  # (n, A)
+    value, features, attention = views["value"], views["features"], views["attention"]
+    return [
+        {
+            "js": jensen_shannon(chances[0], chances[i]),
+            "flip": int(chances[0].argmax() != chances[i].argmax()),
+            "value_error": abs(float(value[i]) - float(value[0])),
+            "feature_distance": relative_distance(features[0], features[i]),
+            "attention_shift": np.nan
+            if attention is None
+            else mass_shift(attention[0], attention[i]),
+        }
+        for i in range(1, len(chances))
+    ]
+
+
+def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
+    """The Jensen-Shannon divergence of two distributions (A,) in nats: 0 to log 2."""
+    middle = (p + q) / 2
+    parts = [x[x > 0] * np.log(x[x > 0] / middle[x > 0]) for x in (p, q)]
+    return max(0.0, float(sum(part.sum() for part in parts)) / 2)
+
+
+def relative_distance(a: np.ndarray, b: np.ndarray) -> float:
+    """|a-b| / (|a|+|b|): 0 where equal, 1 where opposite or where one is silent."""
+    size = float(np.linalg.norm(a) + np.linalg.norm(b))
+    return float(np.linalg.norm(a - b)) / size if size else 0.0
+
+
+def mass_shift(a: np.ndarray, b: np.ndarray) -> float:
+    """The share of the mass of masks (K, h, w) that lies elsewhere, mean over K; 1 if one is black.
+
+    Half the sum of |a-b| after each mask is made to sum to one.
+    """
+    shifts = []
+    for left, right in zip(a, b, strict=True):
+        total = float(left.sum()), float(right.sum())
+        if not all(total):
+            shifts.append(float(any(total)))
+            continue
+        shifts.append(0.5 * float(np.abs(left / total[0] - right / total[1]).sum()))
+    return float(np.mean(shifts))
+
+
+def _require_same_game(env: AtariVecEnv, chosen: list[Variant]) -> None:
+    if env.settings.game != "breakout":
+        return  # no ground truth there; rewards and ends are compared all the same
+    clean, *others = env.objects()
+    for variant, objects in zip(chosen, others, strict=True):
+        if _facts(objects) != _facts(clean):
+            raise UserError(f"{reason(variant)}: leave it out.")
+
+
+def _facts(objects: Objects) -> tuple[Any, ...]:
+    bricks = objects.bricks.tobytes()
+    return objects.ball, objects.paddle, bricks, objects.score, objects.lives
