@@ -36,9 +36,11 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
     dirs = search_dirs(overrides, config_dirs)
     overrides = [o for o in overrides if not o.startswith(SEARCHPATH)]
     overrides = [*_combinations(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    known = groups(dirs)
     for override in parse(overrides):
         _refuse_sweep(override)
-        _check_choice(override, dirs)
+        if override.key_or_group in known:
+            _check_choice(override, dirs)
     with _hydra():
         try:
             composed = hydra_compose("train", overrides, return_hydra_config=True)
@@ -75,8 +77,9 @@ def parse(overrides: list[str]) -> list[Override]:
 
 def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
     """Every config group of the package and of the user's folders."""
-    found = {f.name for root in _roots(config_dirs) for f in root.iterdir() if f.is_dir()}
-    return sorted(name for name in found - HIDDEN if options(name, config_dirs))
+    folders = [f for root in _roots(config_dirs) for f in root.iterdir() if f.is_dir()]
+    used = [f.name for f in folders if any(y.name.endswith(".yaml") for y in f.iterdir())]
+    return sorted({*used} - HIDDEN)
 
 
 def options(group: str, config_dirs: Iterable[Path] = ()) -> dict[str, str]:
@@ -125,7 +128,7 @@ def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
     flat = {str(k): v for k, v in chosen.items() if not str(k).startswith("hydra/")}
     # `auxiliary@auxiliary.curl: curl` entries are one of several losses: they read as a+b.
     for group in PARTS:
-        several = [str(v) for k, v in flat.items() if k.startswith(f"{group}@")]
+        several = sorted(str(v) for k, v in flat.items() if k.startswith(f"{group}@"))
         if several:
             flat[group] = "+".join(several)
     return {key: flat[key] for key in sorted(flat) if "@" not in key}
@@ -155,8 +158,7 @@ def _refuse_sweep(override: Override) -> None:
 
 def _check_choice(override: Override, dirs: list[Path]) -> None:
     group, value = override.key_or_group, override.value()
-    known = groups(dirs)
-    if group not in known or value is None or override.is_delete():
+    if value is None or override.is_delete():
         return
     offered = options(group, dirs)
     if str(value) not in offered:

@@ -34,6 +34,7 @@ class Env:
     size: int = field(metadata={"range": Range(36, 210)})
     noop_max: int = field(metadata={"range": Range(0, 1000)})
     max_frames: int = field(metadata={"range": Range(1000, usual=(10_000, 108_000))})
+    reward: Any  # clip, raw, a factor, or None to clip
 
     @property
     def variants(self) -> list[Any]:
@@ -123,8 +124,10 @@ class Config:
 
 def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     """From overrides to a checked run: what `reprl train` does first."""
-    values, config_dirs = compose(overrides, config_dirs), list(config_dirs)
-    declared = flatten(compose(selections(overrides, config_dirs), config_dirs))
+    config_dirs = list(config_dirs)
+    values = compose(overrides, config_dirs)
+    chosen = selections(overrides, config_dirs)
+    declared = flatten(compose(chosen, config_dirs)) if chosen != overrides else {}
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
         was = declared.get(key)
@@ -147,14 +150,27 @@ def check(values: Mapping[str, Any]) -> Config:
 
 
 def check_launch(config: Config) -> None:
-    """Check what depends on this machine: the output folder and wandb's login."""
+    """Check what depends on this machine: the output folder, the parent and wandb's login."""
     from reprl.run_folder import check_writable
 
     check_writable(config)
+    if config.parent is not None:
+        parent_of(config.parent)
     if config.wandb == "online":
         from reprl.loggers import require_login
 
         require_login()
+
+
+def parent_of(parent: str) -> tuple[Path, int | None]:
+    """The folder and step that `parent=DIR@step` names."""
+    text, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
+    if step and not step.isdigit():
+        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
+    path = Path(text).expanduser()
+    if not path.is_dir():
+        raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
+    return path, int(step) if step else None
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
@@ -259,8 +275,12 @@ def _check_batches(config: Config) -> None:
 
 
 def _check_variants(config: Config) -> None:
+    from ale_py import roms
+
     from reprl.envs.variants import find
 
+    if config.env.game not in roms.get_all_rom_ids():
+        raise unknown("game", config.env.game, roms.get_all_rom_ids())
     if not config.env.variants or not isinstance(config.eval.variants, list):
         raise UserError("env.variant and eval.variants must name at least one variant.")
     for variant in config.env.variants:

@@ -45,7 +45,11 @@ def copy_to_sb3(folder: str | Path, model: BaseAlgorithm, *, step: int | None = 
         for name, tensor in stored.parameters.items()
         if name.startswith(PREFIX)
     }
-    theirs = model.policy.state_dict()
+    # each once: SB3's state_dict lists a shared features extractor three times
+    theirs: dict[str, Tensor] = {
+        **dict(model.policy.named_parameters()),
+        **dict(model.policy.named_buffers()),
+    }
     for name in sorted(set(ours) ^ set(theirs)):
         owner = "the checkpoint" if name in ours else "the SB3 model"
         raise UserError(f"the architectures differ: only {owner} has the parameter {name}.")
@@ -56,4 +60,5 @@ def copy_to_sb3(folder: str | Path, model: BaseAlgorithm, *, step: int | None = 
                 f"{tuple(theirs[name].shape)} in the SB3 model."
             )
     with torch.no_grad():
-        model.policy.load_state_dict(ours)
+        for name, tensor in theirs.items():
+            tensor.copy_(ours[name])

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
-from reprl.checkpoint import Stored
-from reprl.config import Config
+from reprl.config import Config, parent_of
 from reprl.errors import UserError
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import rewind_tensorboard
@@ -35,7 +38,7 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
     try:
         model = make_model(config, env)
         if config.parent is not None:
-            adopt(model, config.parent)
+            branch(model, config)
         folder = create(config, command=command, python_path=python_path, **extra)
         with folder.lock():
             return train(Session(config, folder, model), resumed=False)
@@ -61,8 +64,8 @@ def resume(path: str) -> int:
                 model.restore(stored)
                 loop = stored.loop
             elif config.parent is not None:
-                adopt(model, config.parent)
-            rewind(folder, model.num_timesteps if stored else -1)
+                branch(model, config)
+            rewind(folder, model.num_timesteps)
             return train(Session(config, folder, model, loop), resumed=True)
         finally:
             env.close()
@@ -96,19 +99,40 @@ def train(session: Session, *, resumed: bool) -> int:
 
 
 def loop(session: Session, interrupts: Interrupts) -> None:
-    """Collect and update until the steps are used up."""
+    """Collect and update until the steps are used up; look around after each update."""
     model, total = session.model, session.config.total_steps
-    began = model.num_timesteps == 0
-    _, callback = model._setup_learn(total - model.num_timesteps, None, reset_num_timesteps=began)
-    callback.on_training_start(locals(), globals())
     if session.pending:
         session.after_update(interrupts)
-    while model.num_timesteps < total:
-        model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
-        model._update_current_progress_remaining(model.num_timesteps, total)
-        model.train()
+    if model.num_timesteps < total:
+        model.learn(
+            total - model.num_timesteps,
+            callback=AfterEachUpdate(session, interrupts),
+            log_interval=None,
+            reset_num_timesteps=model.num_timesteps == 0,
+        )
         session.take_numbers()
         session.after_update(interrupts)
+
+
+class AfterEachUpdate(BaseCallback):
+    """SB3 calls back before each rollout, which is after each update but the last."""
+
+    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+        super().__init__()
+        self.session, self.interrupts = session, interrupts
+        self.began = False
+
+    def _on_rollout_start(self) -> None:
+        started = perf_counter()
+        if self.began:
+            self.session.take_numbers()
+            self.session.after_update(self.interrupts)
+        self.began = True
+        # SB3 calls from inside the rollout, whose clock must not count this
+        self.session.model.timings.add("forward", started - perf_counter())
+
+    def _on_step(self) -> bool:
+        return True
 
 
 def make_env(config: Config) -> AtariVecEnv:
@@ -129,6 +153,7 @@ def make_env(config: Config) -> AtariVecEnv:
         size=e.size,
         noop_max=e.noop_max,
         max_frames=e.max_frames,
+        reward=e.reward,
     )
 
 
@@ -155,19 +180,37 @@ def make_model(config: Config, env: AtariVecEnv) -> Agent:
     return model
 
 
-def adopt(model: Agent, parent: str) -> None:
-    """Begin with the weights of another run's checkpoint: DIR is its newest, DIR@step that one."""
-    stored = read_parent(parent)
+def branch(model: Agent, config: Config) -> None:
+    """Begin at another run's checkpoint: `parent=DIR` is its newest, `parent=DIR@step` that one.
+
+    Where game and agent are the parent's, the run goes on from the parent's step exactly as the
+    parent did; otherwise it begins at step 0 with the parent's weights.
+    """
+    assert config.parent is not None
+    path, step = parent_of(config.parent)
+    stored = checkpoint.read(path, step)
     checkpoint.require_same_shapes(model, stored)
-    model.adopt(stored)
+    if same_course(config, path):
+        if stored.step >= config.total_steps:
+            raise UserError(
+                f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
+            )
+        model.restore(stored)
+    else:
+        fresh = model.capture()
+        model.restore(replace(fresh, parameters=stored.parameters))
 
 
-def read_parent(parent: str) -> Stored:
-    """The checkpoint that `parent=DIR@step` names."""
-    path, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
-    if step and not step.isdigit():
-        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
-    return checkpoint.read(path, int(step) if step else None)
+def same_course(config: Config, parent: Path) -> bool:
+    """Whether a branch lives in its parent's world, so that the whole state can go on."""
+    if not (parent / "config.yaml").exists():
+        return False
+    theirs = open_run(parent).config()
+    names = ("env", "encoder", "attention", "auxiliary", "augmentation", "seed", "threads")
+    same = all(getattr(config, name) == getattr(theirs, name) for name in names)
+    return same and all(
+        config.algo.get(key) == theirs.algo.get(key) for key in ("_target_", "n_steps", "optimizer")
+    )
 
 
 def rewind(folder: RunFolder, step: int) -> None:

@@ -1,0 +1,195 @@
+"""Configuration: every YAML composes, every wrong value has its sentence, no folder is left."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprl.cli import main
+from reprl.compose import PARTS, expand, groups, options
+from reprl.config import check, load
+from reprl.errors import UserError
+
+CPU = ["device=cpu", "threads=1"]
+EXPERIMENTS = list(options("experiment"))
+
+BAD = [
+    ("encoder=natur", "encoder=natur is unknown: choose from", "Did you mean 'nature'?"),
+    ("experiment=sb3_pp", "experiment=sb3_pp is unknown", "Did you mean 'sb3_ppo'?"),
+    ("encodr=nature", "there is no key 'encodr'", "Did you mean 'encoder'?"),
+    ("tottal_steps=3", "there is no key 'tottal_steps'", "Did you mean 'total_steps'?"),
+    ("algo.gama=0.9", "there is no key 'algo.gama'", "Did you mean 'algo.gamma'?"),
+    ("checkpoint.evry=3", "no key 'checkpoint.evry'", "Did you mean 'checkpoint.every'?"),
+    ("+foo=1", "there is no key 'foo'", ""),
+    ("+eval.variant=[original]", "there is no key 'eval.variant'", "'variants'"),
+    ("env.variant=green_line", "unknown variant 'green_line'", "Did you mean 'green_lines'?"),
+    ("env.game=brekout", "brekout", ""),
+    ("eval.variants=[]", "eval.variants=[] is empty", ""),
+    ("mode=fats", "unknown value of mode 'fats'", "Did you mean 'fast'?"),
+    ("wandb=of", "unknown value of wandb 'of'", "Did you mean 'off'?"),
+    ("progress=fancy", "unknown value of progress 'fancy'", ""),
+    ("device=gpu", "unknown value of device 'gpu'", "cpu"),
+    ("device=cuda", "this machine has no CUDA device", ""),
+    ("algo.weight_decay=999", "algo.weight_decay=999 must be at least 0 and at most 1", ""),
+    ("algo.gamma=1.5", "algo.gamma=1.5 must be at least 0 and at most 1", ""),
+    ("algo.learning_rate=1e10", "algo.learning_rate=10000000000.0 must be above 0", ""),
+    ("algo.learning_rate={start:3,end:0}", "algo.learning_rate.start=3 must be above 0", ""),
+    ("algo.ent_coef=-0.1", "algo.ent_coef=-0.1 must be at least 0", ""),
+    ("algo.vf_coef=-1", "algo.vf_coef=-1 must be at least 0", ""),
+    ("algo.gamma=nan", "algo.gamma=nan must be a finite number", ""),
+    ("algo.vf_coef=inf", "algo.vf_coef=inf must be a finite number", ""),
+    ("algo.gamma=high", "algo.gamma=high is not a number", ""),
+    ("encoder.features_dim=big", "encoder.features_dim=big is not a number", ""),
+    ("total_steps=many", "total_steps=many is not a number", ""),
+    ("total_steps=nan", "total_steps=nan must be a finite number", ""),
+    ("total_steps=0", "total_steps=0 must be at least 1", ""),
+    ("total_steps=-5", "total_steps=-5 must be at least 1", ""),
+    ("total_steps=10.5", "total_steps=10.5 must be a whole number", ""),
+    ("algo.n_steps=0", "algo.n_steps=0 must be at least 1", ""),
+    ("algo.n_epochs=0", "algo.n_epochs=0 must be at least 1", ""),
+    ("algo.n_epochs=1.5", "algo.n_epochs=1.5 must be a whole number", ""),
+    ("algo.batch_size=1", "algo.batch_size=1 must be at least 2", ""),
+    ("algo.batch_size=4096", "algo.batch_size=4096 is larger than a rollout", "= 1024"),
+    ("env.n_envs=0", "env.n_envs=0 must be at least 1", ""),
+    ("env.workers=9", "env.workers=9 is more than env.n_envs=8", ""),
+    ("env.sticky=2", "env.sticky=2 must be at least 0 and at most 1", ""),
+    ("seed=-1", "seed=-1 must be at least 0", ""),
+    ("seed=1,2", "'seed=1,2' gives several values: add -m", ""),
+    ("threads=0", "threads=0 must be at least 1", ""),
+    ("env=null", "env", ""),
+    ("env.n_envs", "cannot read 'env.n_envs'", "key=value"),
+    ("algo.gamma=[", "cannot read 'algo.gamma=['", ""),
+    ("--fast", "no option '--fast'", ""),
+    ("--config-dir=nowhere", "there is no folder 'nowhere'", ""),
+    ("hydra.searchpath=[file:///nowhere]", "there is no config folder '/nowhere'", ""),
+    ("parent=nowhere@12", "there is no checkpoint 'nowhere'", ""),
+    ("parent=nowhere@soon", "step after @ must be a whole number", ""),
+]
+
+
+@pytest.mark.parametrize(("argument", "says", "also"), BAD, ids=[b[0] for b in BAD])
+def test_wrong_input_is_one_sentence_exit_2_and_no_folder(
+    argument: str, says: str, also: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = [] if argument.startswith("device") else ["device=cpu"]
+    place = tmp_path / "runs" / "mine"
+    assert main(["train", argument, *rest, f"run_dir={place}"]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert also in error
+    assert error.count("\n") == 1
+    assert not place.parent.exists()
+
+
+def test_an_output_folder_that_cannot_be_used_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full" / "data").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    for folder, says in (
+        ("file", "is a file"),
+        ("file/below", "cannot be written"),
+        ("full", "is not empty"),
+        ("run", "already holds a run"),
+        ("/proc/nothing", "cannot be written"),
+    ):
+        assert main(["train", *CPU, f"run_dir={tmp_path / folder}"]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_wandb_online_needs_a_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert main(["train", *CPU, "wandb=online", f"run_dir={tmp_path / 'r'}"]) == 2
+    assert "wandb=online needs a login" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+def test_duplicate_seeds_in_a_sweep_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "-m", *CPU, "seed=1,2,1", f"run_dir={tmp_path / 'r'}"]
+    assert main(arguments) == 2
+    assert "jobs 0 and 2 of the sweep are the same run" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+def test_sweeps_expand_in_hydras_order() -> None:
+    assert expand(["seed=range(2)", "encoder=nature,impala", "mode=plain"]) == [
+        ["seed=0", "encoder=nature", "mode=plain"],
+        ["seed=0", "encoder=impala", "mode=plain"],
+        ["seed=1", "encoder=nature", "mode=plain"],
+        ["seed=1", "encoder=impala", "mode=plain"],
+    ]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_composes(experiment: str) -> None:
+    config = load([f"experiment={experiment}", *CPU])
+    assert config.choices["experiment"] == experiment
+    assert check({**config.plain(), "run_dir": None}) == config
+
+
+@pytest.mark.parametrize(("group", "name"), [(g, n) for g in PARTS for n in options(g)])
+def test_every_option_composes_and_says_what_it_is(group: str, name: str) -> None:
+    config = load([f"{group}={name}", *CPU])
+    assert config.choices[group] == name
+    assert options(group)[name]
+
+
+def test_several_auxiliary_losses_compose_under_their_names() -> None:
+    config = load(["auxiliary=[contrastive,temporal]", "auxiliary.temporal.coef=0.25", *CPU])
+    assert set(config.auxiliary) == {"contrastive", "temporal"}
+    assert config.auxiliary["temporal"]["coef"] == 0.25
+    assert config.choices["auxiliary"] == "contrastive+temporal"
+
+
+def test_the_hash_is_of_what_is_computed() -> None:
+    base = load(CPU)
+    assert load([*CPU, "progress=off", "wandb=offline", "run_dir=elsewhere"]).hash == base.hash
+    assert load(["experiment=sb3_ppo", *CPU]).hash == base.hash
+    for change in ("seed=1", "algo.gamma=0.98", "mode=fast", "env.workers=2"):
+        assert load([*CPU, change]).hash != base.hash
+
+
+def test_unusual_values_are_named() -> None:
+    warnings = load([*CPU, "algo.gamma=0.5", "algo.batch_size=100", "total_steps=10"]).warnings()
+    assert "algo.gamma=0.5 is unusual: 0.9 to 0.9999 is common." in warnings
+    assert any("batch_size=100 does not divide" in w for w in warnings)
+    assert any("less than one rollout" in w for w in warnings)
+    assert load(CPU).warnings() == []
+
+
+def test_the_users_own_folder_adds_options(tmp_path: Path) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "mine.yaml").write_text("# my own\n_target_: mine.Encoder\nwidth: 3\n")
+    for given in ([], [f"hydra.searchpath=[file://{tmp_path}]"]):
+        dirs = [] if given else [tmp_path]
+        config = load([*given, "encoder=mine", "encoder.width=4", *CPU], dirs)
+        assert config.encoder == {"_target_": "mine.Encoder", "width": 4}
+    assert options("encoder", [tmp_path])["mine"] == "my own"
+    with pytest.raises(UserError, match="choose from impala"):
+        load(["encoder=mine", *CPU])
+
+
+def test_bad_input_is_found_before_torch_loads() -> None:
+    code = (
+        "import sys; from reprl.cli import main; code = main(['train', 'algo.gamma=1.5']);"
+        "print(code, 'torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.split() == ["2", "False"]
+
+
+def test_train_yaml_names_every_part() -> None:
+    text = (Path(__file__).parents[2] / "conf" / "train.yaml").read_text()
+    chosen = [next(iter(d)) for d in yaml.safe_load(text)["defaults"] if isinstance(d, dict)]
+    assert chosen == [*PARTS, "env", "experiment"]
+    assert set(chosen) <= {*groups(), "experiment"}
