@@ -110,6 +110,7 @@ class Extras:
             action_space=action_space,
             augmentation=self.augmentation,
             history=self.reach,
+            mirror=self.mirror,
         )
 
     @property

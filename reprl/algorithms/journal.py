@@ -25,6 +25,9 @@ class Timings(dict[str, float]):
     def add(self, part: str, seconds: float) -> None:
         self[part] += seconds
 
+    def total(self) -> float:
+        return sum(self.values())
+
     def shares(self) -> dict[str, float]:
         """Each part's share of the time since the last call."""
         spent = {part: self[part] - self._noted[part] for part in self}

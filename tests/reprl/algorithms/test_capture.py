@@ -1,0 +1,180 @@
+"""Stopping and continuing elsewhere changes nothing: no bit of a parameter, no value of the log."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from stable_baselines3.common.callbacks import BaseCallback
+
+from reprl.algorithms import A2C, PPO, Captured, rebuild
+from reprl.errors import UserError
+from tests.reprl.algorithms.falling import Falling
+from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
+
+EXTRAS: dict[str, Any] = {
+    "encoder": ENCODER,
+    "auxiliary": spread(coef={"kind": "cosine", "start": 0.3, "end": 0.1}),
+    "augmentation": FLIP,
+}
+LINEAR = {"kind": "linear", "start": 1e-3, "end": 0.0, "warmup": 0.2}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ppo": (PPO, {"n_steps": 8, "batch_size": 12, "n_epochs": 2, "learning_rate": LINEAR}),
+    "a2c": (A2C, {"n_steps": 3, "optimizer": "rmsprop_tf", "ent_coef": LINEAR}),
+}
+TOTAL, HALF = 192, 96
+
+
+class CaptureAt(BaseCallback):
+    """Captures between two updates, as a training loop would."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step, self.captured = step, None
+
+    def _on_rollout_start(self) -> None:
+        if self.model.num_timesteps == self.step:
+            self.captured = self.model.capture()
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def fingerprint(model: Any) -> str:
+    """All of a model's state in one hash, what is pending in its log included."""
+    captured = model.capture()
+    digest = hashlib.sha256()
+    for part in (captured.parameters, captured.optimizer, captured.state):
+        for name in sorted(part):
+            digest.update(name.encode() + part[name].contiguous().numpy().tobytes())
+    digest.update(json.dumps(captured.meta, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def write(captured: Captured, folder: Path) -> None:
+    for part in ("parameters", "optimizer", "state"):
+        tensors = {k: v.contiguous() for k, v in getattr(captured, part).items()}
+        save_file(tensors, folder / f"{part}.safetensors")
+    (folder / "meta.json").write_text(json.dumps(captured.meta))
+
+
+def read(folder: Path) -> Captured:
+    parts = [load_file(folder / f"{p}.safetensors") for p in ("parameters", "optimizer", "state")]
+    return Captured(*parts, meta=json.loads((folder / "meta.json").read_text()))
+
+
+def resume(folder: str) -> None:
+    """Runs in a new process: read, rebuild, continue, print the hash."""
+    torch.set_num_threads(1)
+    captured = read(Path(folder))
+    model = rebuild(captured.meta, Falling())
+    model.restore(captured)
+    model.learn(TOTAL - model.num_timesteps, reset_num_timesteps=False)
+    print(fingerprint(model))
+
+
+def straight(kind: str, folder: Path, **arguments: Any) -> Any:
+    cls, settings = KINDS[kind]
+    model = cls("CnnPolicy", Falling(), seed=2, device="cpu", **settings, **arguments)
+    callback = CaptureAt(HALF)
+    model.learn(TOTAL, callback=callback)
+    assert callback.captured is not None
+    write(callback.captured, folder)
+    return model
+
+
+def resumed_elsewhere(folder: Path) -> str:
+    code = f"from tests.reprl.algorithms.test_capture import resume; resume({str(folder)!r})"
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("extras", ["none", "all"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_process_continues_exactly(kind: str, extras: str, tmp_path: Path) -> None:
+    model = straight(kind, tmp_path, **(EXTRAS if extras == "all" else {}))
+    assert resumed_elsewhere(tmp_path) == fingerprint(model)
+
+
+def test_a_loss_of_state_is_seen(tmp_path: Path) -> None:
+    """The comparison above can fail: leave one part out and the continuation differs."""
+    model = straight("ppo", tmp_path, **EXTRAS)
+    truth = fingerprint(model)
+    for part in ("random.numpy", "random.torch", "stream.auxiliary", "stream.modules", "env"):
+        captured = read(tmp_path)
+        if part == "env":
+            captured.state[part] = env_twin()
+        else:
+            captured.state[part][2000 if "numpy" not in part else 300] ^= 1
+        other = rebuild(captured.meta, Falling())
+        other.restore(captured)
+        other.learn(TOTAL - HALF, reset_num_timesteps=False)
+        assert fingerprint(other) != truth, part
+
+
+def env_twin() -> torch.Tensor:
+    env = Falling(seed=77)
+    env.reset()
+    return torch.frombuffer(bytearray(env.snapshot()), dtype=torch.uint8)
+
+
+def test_without_an_environment_it_predicts(tmp_path: Path) -> None:
+    model = straight("a2c", tmp_path, **EXTRAS)
+    captured = model.capture()
+    other = rebuild(json.loads(json.dumps(captured.meta)))
+    other.restore(captured)
+    observation = Falling(seed=3).reset()
+    ours, theirs = (m.predict(observation, deterministic=True)[0] for m in (model, other))
+    assert np.array_equal(ours, theirs)
+
+
+def test_memory_layout_of_the_last_observation_is_kept() -> None:
+    model = PPO("CnnPolicy", Falling(), seed=0, n_steps=4, batch_size=8, n_epochs=1).learn(16)
+    model._last_obs = np.ascontiguousarray(model._last_obs.transpose(0, 2, 3, 1)).transpose(
+        0, 3, 1, 2
+    )
+    strides, values = model._last_obs.strides, model._last_obs.copy()
+    captured = model.capture()
+    model._last_obs = None
+    model.restore(captured)
+    assert model._last_obs.strides == strides
+    assert np.array_equal(model._last_obs, values)
+
+
+def test_refusals() -> None:
+    model = PPO("CnnPolicy", Falling(), seed=0, n_steps=4, batch_size=8, n_epochs=1)
+
+    class Early(BaseCallback):
+        def _on_step(self) -> bool:
+            self.model.capture()
+            return True
+
+    with pytest.raises(UserError, match="only between two updates"):
+        model.learn(16, callback=Early())
+    unsaveable = PPO("CnnPolicy", Falling(), seed=0, n_steps=4, learning_rate=lambda p: p)
+    with pytest.raises(UserError, match=r"arguments\.learning_rate"):
+        unsaveable.capture()
+    trained = PPO("CnnPolicy", Falling(), seed=0, n_steps=4, batch_size=8, n_epochs=1).learn(16)
+    captured = trained.capture()
+    captured.meta["threads"] = 7
+    trained.restore(captured)
+    with pytest.raises(UserError, match="threads=7"):
+        trained.learn(16, reset_num_timesteps=False)

@@ -1,0 +1,181 @@
+"""Extras stay beside the policy: silent at weight 0, heard at any other, refused when wrong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from gymnasium import spaces
+
+from reprl.algorithms import A2C, PPO, Diverged
+from reprl.algorithms.extras import mirrored_actions
+from reprl.algorithms.memory import RolloutMemory
+from reprl.errors import UserError
+from tests.reprl.algorithms.falling import Falling
+from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
+
+SMALL: dict[Any, dict[str, Any]] = {
+    PPO: {"n_steps": 8, "batch_size": 16, "n_epochs": 2},
+    A2C: {"n_steps": 3},
+}
+STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}
+
+
+def make(kind: Any, **arguments: Any) -> Any:
+    arguments = {"encoder": ENCODER, "seed": 4, "device": "cpu", **SMALL[kind], **arguments}
+    return kind("CnnPolicy", Falling(), **arguments)
+
+
+@pytest.mark.parametrize("kind", [A2C, PPO])
+def test_weight_0_is_stock_sb3(kind: Any) -> None:
+    stock = STOCK[kind]("CnnPolicy", Falling(), seed=4, device="cpu", **SMALL[kind]).learn(128)
+    before = make(kind, auxiliary=spread(coef=0.0))
+    head = {k: v.clone() for k, v in before.auxiliary.state_dict().items()}
+    silent = before.learn(128)
+    heard = make(kind, auxiliary=spread(coef=0.1)).learn(128)
+    for name, value in stock.policy.state_dict().items():
+        assert torch.equal(value, silent.policy.state_dict()[name]), name
+    assert not torch.equal(stock.policy.value_net.weight, heard.policy.value_net.weight), (
+        "a weight that counts must be felt"
+    )
+    key = "spread.head.weight"
+    assert torch.equal(head[key], silent.auxiliary.state_dict()[key])
+    assert not torch.equal(head[key], heard.auxiliary.state_dict()[key])
+    assert not torch.equal(
+        head["spread.slow.weight"], heard.auxiliary.state_dict()["spread.slow.weight"]
+    )
+
+
+def test_the_head_is_clipped_apart_and_the_policy_learns_the_sum() -> None:
+    """One minibatch by hand: the encoder's gradient is that of policy + weight * term."""
+    model = make(A2C, auxiliary=spread(coef=0.5), max_grad_norm=1e9, learning_rate=0.0)
+    model.learn(12)
+    shares = model.logger.name_to_value
+    assert shares["loss/spread_weight"] == 0.5
+    parts = [shares[f"loss/{k}_share"] for k in ("policy", "value", "entropy", "spread")]
+    assert sum(parts) == pytest.approx(1.0)
+    total = shares["train/policy_loss"] + 0.5 * shares["train/value_loss"]
+    total += 0.0 * shares["train/entropy_loss"] + 0.5 * shares["loss/spread"]
+    assert shares["train/loss"] == pytest.approx(total, rel=1e-5)
+    groups = model.policy.optimizer.param_groups
+    assert [len(g["params"]) for g in groups] == [12, 2]
+
+
+def test_begin_and_schedule() -> None:
+    falling = {"kind": "linear", "start": 1.0, "end": 0.0}
+    model = make(PPO, auxiliary=spread(coef=falling, begin=33))
+    seen = []
+
+    def note(local: Any, _: Any) -> bool:
+        seen.append(local["self"].logger.name_to_value.get("loss/spread_weight"))
+        return True
+
+    model.learn(128, callback=note)
+    assert seen[8] is None  # after the first update, at step 32, it has not begun
+    assert seen[16] == pytest.approx(0.5)
+    assert seen[24] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("bad", ["weight", "term"])
+def test_terms_and_weights_must_match(bad: str) -> None:
+    with pytest.raises(UserError, match="each term needs one weight"):
+        make(PPO, auxiliary=spread(coef=1.0, bad=bad))
+
+
+def test_nan_stops_before_the_step_and_names_the_term() -> None:
+    model = make(A2C, auxiliary=spread(coef=1.0))
+    before = {k: v.clone() for k, v in model.policy.state_dict().items()}
+    model.auxiliary["spread"].bad = "nan"
+    with pytest.raises(Diverged, match="'spread'") as caught:
+        model.learn(100)
+    assert (caught.value.term, caught.value.step) == ("spread", 12)
+    assert all(torch.equal(v, before[k]) for k, v in model.policy.state_dict().items())
+    model = make(A2C)
+    with torch.no_grad():
+        model.policy.value_net.bias.fill_(float("inf"))
+    with pytest.raises(Diverged) as caught:
+        model.learn(100)
+    assert caught.value.term in ("policy", "value")
+
+
+def test_what_cannot_be_saved_or_found_is_refused() -> None:
+    with pytest.raises(UserError, match="could not be saved"):
+        make(PPO, auxiliary=spread(coef=1.0, bad=object()))
+    with pytest.raises(UserError, match="unknown auxiliary 'contrastiv'"):
+        make(PPO, auxiliary="contrastiv")
+    with pytest.raises(UserError, match="unknown mode 'quick'"):
+        make(PPO, mode="quick")
+    with pytest.raises(UserError, match="exclude each other"):
+        make(PPO, policy_kwargs={"features_extractor_class": object})
+    with pytest.raises(UserError, match="unknown learning_rate kind"):
+        make(PPO, learning_rate={"kind": "linaer", "start": 1.0})
+
+
+def test_flip_exchanges_left_and_right() -> None:
+    exchanged = mirrored_actions(["NOOP", "FIRE", "RIGHT", "LEFTFIRE", "LEFT", "RIGHTFIRE"])
+    assert exchanged is not None
+    assert exchanged.tolist() == [0, 1, 4, 5, 2, 3]
+    assert mirrored_actions(["NOOP", "FIRE"]) is None
+    model = make(PPO, augmentation=FLIP)
+    pictures = torch.arange(36, dtype=torch.uint8).expand(200, 4, 36, 36)
+    augmented, actions = model.extras.augment(pictures, torch.ones(200, dtype=torch.long))
+    flipped = augmented[:, 0, 0, 0] == 35
+    assert 60 < flipped.sum() < 140
+    assert torch.equal(actions, torch.where(flipped, 2, 1))
+    model.learn(64)
+    nameless = Falling()
+    nameless.action_meanings = None  # type: ignore[assignment]
+    with pytest.raises(UserError, match="names no LEFT"):
+        PPO("CnnPolicy", nameless, encoder=ENCODER, augmentation=FLIP, **SMALL[PPO])
+
+
+def counting(
+    n_steps: int, history: int, rounds: int, starts: set[tuple[int, int]]
+) -> RolloutMemory:
+    """A memory whose observation is (environment, global time), with given episode starts."""
+    space = spaces.Box(0, 255, (2,), np.uint8)
+    memory = RolloutMemory(n_steps, space, spaces.Discrete(2), "cpu", n_envs=2)
+    memory.history = history
+
+    def begun(time: int) -> np.ndarray:
+        return np.array([(time, env) in starts for env in range(2)])
+
+    for r in range(rounds):
+        memory.reset()
+        for t in range(n_steps):
+            time = r * n_steps + t
+            row = np.array([[env, time] for env in range(2)], np.uint8)
+            zeros = np.zeros(2, np.float32)
+            memory.add(row, np.zeros((2, 1)), zeros, begun(time), torch.zeros(2), torch.zeros(2))
+        after = (r + 1) * n_steps
+        memory.finish(np.array([[env, after] for env in range(2)], np.uint8), begun(after))
+    return memory
+
+
+@pytest.mark.parametrize("flattened", [False, True])
+@pytest.mark.parametrize("offset", [-7, -4, -1, 0, 1, 2, 3, 5])
+def test_neighbours_are_true_and_never_cross_an_episode(offset: int, flattened: bool) -> None:
+    starts = {(0, 0), (0, 1), (6, 0), (10, 1), (15, 0)}
+    memory = counting(5, 6, 3, starts)  # the rollout holds times 10..14, its past 4..9, after it 15
+    if flattened:
+        list(memory.get(4))
+    index = np.arange(10)
+    observations, valid = memory.at(index, offset)
+    for i, (row, is_valid) in enumerate(zip(observations.tolist(), valid.tolist(), strict=True)):
+        env, time = i // 5, 10 + i % 5
+        between = range(min(time, time + offset) + 1, max(time, time + offset) + 1)
+        truth = 4 <= time + offset <= 15 and not any((t, env) in starts for t in between)
+        assert is_valid == truth
+        assert row == [env, time + offset if truth else time]
+
+
+def test_an_aborted_rollout_leaves_no_past() -> None:
+    memory = counting(5, 6, 2, set())
+    memory.reset()
+    assert memory.past_starts is not None
+    memory.add(
+        np.zeros((2, 2)), np.zeros((2, 1)), np.zeros(2), np.zeros(2), torch.zeros(2), torch.zeros(2)
+    )
+    memory.reset()
+    assert memory.past_starts is None
