@@ -17,8 +17,12 @@ from torch import Tensor
 from reprl.analysis.attention.network import Network
 from reprl.analysis.attention.views import View, look, pixel_maps
 from reprl.envs.objects import Objects
+from reprl.envs.scripted import ScriptedAgent
+from reprl.envs.variants import find
 from reprl.envs.vector import AtariVecEnv, VariantSpec, make_vec_env
 from reprl.errors import UserError
+from reprl.evaluation.agents import inverse_cdf
+from reprl.evaluation.selection import label
 from reprl.seeding import numpy_stream
 
 RAW = (210, 160)
@@ -88,11 +92,11 @@ def collect(
     """
     n_envs = max(1, min(n_envs, steps // view.every))
     chosen = {**(settings or {}), "training": False, "seed": seed}
-    env = make_vec_env(variant, n_envs=n_envs, **chosen)
+    meant = find(variant, None, str(chosen.get("game", "breakout")))
+    env = make_vec_env(meant, n_envs=n_envs, **chosen)
     twin = None
     try:
-        name = env.get_attr("variant", 0)[0].name
-        if name != "original":
+        if meant.effects:
             twin = make_vec_env("original", n_envs=1, **chosen)
         own = player or sampled(view.network, seed)
         log = _play(view, env, twin, own, rounds=-(-steps // n_envs))
@@ -106,7 +110,7 @@ def collect(
     logits, values = _forward(view.network, observations)
     return Recording(
         view=view,
-        variant=name,
+        variant=label(meant),
         observations=observations,
         cells=look(view, observations),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
@@ -184,13 +188,27 @@ def sampled(network: Network, seed: int) -> Player:
     stream = numpy_stream(seed, "attention", "actions")
 
     def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
-        logits, _ = _forward(network, observations)
-        return draw(logits, stream.random(len(observations)))
+        chances = _forward(network, observations)[0].softmax(dim=1).double().numpy()
+        return inverse_cdf(chances, stream.random(len(observations)))
 
     return act
 
 
-def draw(logits: Tensor, uniform: np.ndarray) -> np.ndarray:
-    """One action per row of logits (B, A) from one number in [0, 1) each."""
-    edges = logits.double().softmax(dim=1).cumsum(dim=1).numpy()[:, :-1]
-    return np.asarray((uniform[:, None] >= edges).sum(axis=1))
+def uniform(seed: int) -> Player:
+    """Random play."""
+    stream = numpy_stream(seed, "attention", "actions")
+
+    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+        return stream.integers(len(env.action_meanings), size=len(observations))
+
+    return act
+
+
+def scripted(seed: int) -> Player:
+    """The competent player that reads the game's memory; Breakout only."""
+    agent = ScriptedAgent(seed=seed)
+
+    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+        return agent.predict(env.objects())
+
+    return act

@@ -11,7 +11,7 @@ from reprl.analysis.attention.scores import Maps, Masks, auc_from_ranks, pixel_r
 from reprl.analysis.statistics import Array
 from reprl.seeding import numpy_stream
 
-SHIFTS = tuple(range(-2, 9))  # agent steps; positive: the map fits where the ball was
+LONGEST = 8  # agent steps, half a second of the game
 SMALLEST_PEAK = 0.02  # AUC the best shift must stand above the median one
 RESAMPLES = 2000
 
@@ -20,7 +20,7 @@ RESAMPLES = 2000
 class Lag:
     """The best shift in agent steps, its 95 % interval over games, and AUC by shift."""
 
-    value: float  # NaN where no shift stands out: the map does not follow the ball
+    value: float  # positive: behind; NaN where no shift stands out, so nothing follows the ball
     low: float
     high: float
     shifts: tuple[int, ...]
@@ -34,13 +34,15 @@ def ball_lag(
     blocks: NDArray[np.integer],
     times: NDArray[np.integer],
     *,
-    shifts: tuple[int, ...] = SHIFTS,
+    every: int = 1,
 ) -> Lag:
-    """Compare each map with the ball's mask `shift` steps earlier, for all shifts alike.
+    """Compare each map with the ball's mask some steps earlier (or later), at every shift alike.
 
-    Frames count only if the ball is on the screen at every shift of the same `block`, so that
-    shifts are compared on the same maps; `times` numbers the steps within a block.
+    Shifts run from two looks ahead to `LONGEST` steps behind, a look being taken at each
+    `every`-th step. Frames count only if the ball is on the screen at every shift within the
+    same block, so that shifts are compared on the same maps; `times` numbers a block's steps.
     """
+    shifts = tuple(every * k for k in range(-2, LONGEST // every + 1))
     place = {(int(b), int(t)): i for i, (b, t) in enumerate(zip(blocks, times, strict=True))}
     seen = ball.any(axis=(1, 2))
     partners = []  # per usable frame: itself and its index at every shift
@@ -57,16 +59,17 @@ def ball_lag(
         [auc_from_ranks(ranks, ball[table[:, 1 + s]]) for s in range(len(shifts))], axis=1
     )  # (F, S)
     curve = fits.mean(axis=0)
-    if curve.max() - np.median(curve) < SMALLEST_PEAK:
+    best = int(curve.argmax())
+    at_the_edge = best in (0, len(shifts) - 1)  # the true peak, if any, is beyond
+    if at_the_edge or curve[best] - np.median(curve) < SMALLEST_PEAK:
         return Lag(np.nan, np.nan, np.nan, shifts, curve, len(table))
     games, index = np.unique(blocks[table[:, 0]], return_inverse=True)
     sums = np.stack([np.bincount(index, fits[:, s]) for s in range(len(shifts))], axis=1)
-    best = float(shifts[int(curve.argmax())])
     if len(games) < 2:
-        return Lag(best, np.nan, np.nan, shifts, curve, len(table))
+        return Lag(float(shifts[best]), np.nan, np.nan, shifts, curve, len(table))
     # The best shift jumps between whole numbers, so a percentile bootstrap over whole games.
     counts = np.bincount(index)
     draws = numpy_stream(0, "attention", "lag").integers(len(games), size=(RESAMPLES, len(games)))
     means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)[:, None]  # (R, S)
     low, high = np.quantile(np.array(shifts)[means.argmax(axis=1)], [0.025, 0.975])
-    return Lag(best, float(low), float(high), shifts, curve, len(table))
+    return Lag(float(shifts[best]), float(low), float(high), shifts, curve, len(table))

@@ -1,7 +1,7 @@
 """Saliency for agents without a mask: gradients, perturbation and Grad-CAM as views.
 
-All explain the action the agent likes best. A pixel's importance is summed over the frames of
-the stack, as a mask multiplies all of them.
+All explain the action the agent likes best. Gradients are those of the newest frame, which the
+ground truth belongs to; perturbation and Grad-CAM touch all frames of the stack at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Gradient(View):
 
     def cells(self, images: Tensor) -> Tensor:
         found = self._attribute(images, best_action(self.network, images))
-        return found.detach().abs().sum(dim=1, keepdim=True)  # (B, 1, H, W)
+        return found.detach()[:, -1:].abs()  # (B, 1, H, W)
 
     def _attribute(self, images: Tensor, action: Tensor) -> Tensor:
         inputs = images.detach().clone().requires_grad_()

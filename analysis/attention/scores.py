@@ -148,7 +148,8 @@ def attention_scores(
             if metric == "energy" and cells is not None:
                 limit = float(ceiling(cells, mask).mean())
             guess = float(chance(metric, mask, tolerance).mean())
-            numbers = (found.value, found.low, found.high, guess, float(np.nanmean(unmoved)), limit)
+            low, high = np.clip([found.low, found.high], 0, 1)  # a t interval knows no limits
+            numbers = (found.value, low, high, guess, float(np.nanmean(unmoved)), limit)
             counts = {"n_frames": int(present.sum()), "n_games": found.n_seeds}
             row = dict(zip(COLUMNS, (name, metric, *numbers), strict=True))
             rows.append(row | counts)

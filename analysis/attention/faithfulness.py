@@ -1,0 +1,162 @@
+"""Faithfulness: does the policy really depend on what a map marks?
+
+Deletion takes the most attended pixels away first, insertion brings them back first; a faithful
+map changes the policy sooner than the same number of pixels in another order.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor, nn
+
+from reprl.analysis.attention.network import Network, kl
+from reprl.analysis.attention.scores import over_blocks
+from reprl.analysis.attention.views import View, look, make_view, pixel_maps
+from reprl.seeding import numpy_stream, torch_stream
+
+SHARES = tuple(np.linspace(0, 1, 11).round(2).tolist()) + (0.01, 0.02, 0.05)
+ORDERS = ("attention", "random", "shifted")
+
+
+def typical_picture(observations: np.ndarray) -> np.ndarray:
+    """What stands where a pixel is taken away: its median over time, (C, H, W) uint8.
+
+    The median has walls and bricks but no ball; black would look like a hole in the wall.
+    """
+    return np.median(observations, axis=0).astype(observations.dtype)
+
+
+def pixel_order(maps: np.ndarray, order: str, seed: int = 0) -> NDArray[np.intp]:
+    """Each picture's pixels from first to last, (N, H*W).
+
+    `shifted` is the map itself, moved by a random distance around the picture's edges: the same
+    blobs elsewhere, which is a stronger rival than single pixels in `random` order.
+    """
+    stream = numpy_stream(seed, "attention", "faithfulness", order)
+    count, height, width = maps.shape
+    if order == "random":
+        return np.stack([stream.permutation(height * width) for _ in range(count)])
+    if order == "shifted":
+        far = [
+            (stream.integers(height // 4, 3 * height // 4), stream.integers(width)) for _ in maps
+        ]
+        maps = np.stack([np.roll(m, by, axis=(0, 1)) for m, by in zip(maps, far, strict=True)])
+    # A tiny seeded term breaks ties at random, not from left to right.
+    flat = maps.reshape(count, -1) + 1e-9 * maps.max() * stream.random((count, height * width))
+    return np.argsort(-flat, axis=1)
+
+
+def replaced(
+    observations: np.ndarray, order: np.ndarray, share: float, filling: np.ndarray, keep: bool
+) -> np.ndarray:
+    """Observations (N, C, H, W) without the first `share` of pixels, or with only those."""
+    count, channels = observations.shape[:2]
+    first = np.zeros(order.shape, dtype=bool)
+    np.put_along_axis(first, order[:, : round(share * order.shape[1])], True, axis=1)
+    mask = first.reshape(count, 1, *observations.shape[2:])
+    return np.where(mask == keep, observations, filling[None, :channels])
+
+
+def policy_curves(
+    network: Network,
+    observations: np.ndarray,
+    maps: np.ndarray,
+    *,
+    filling: np.ndarray | None = None,
+    seed: int = 0,
+) -> dict[tuple[str, str], np.ndarray]:
+    """KL(pi(I) || pi(I')) at every share of pixels: (test, order) -> (N, len(SHARES)) sorted."""
+    filling = typical_picture(observations) if filling is None else filling
+    clean = _logits(network, observations)
+    shares = sorted(SHARES)
+    curves = {}
+    for name in ORDERS:
+        order = pixel_order(maps, name, seed)
+        for test in ("deletion", "insertion"):
+            found = []
+            for share in shares:
+                changed = replaced(observations, order, share, filling, keep=test == "insertion")
+                found.append(kl(clean, _logits(network, changed)))
+            curves[test, name] = torch.stack(found, dim=1).numpy()
+    return curves
+
+
+def curve_table(
+    curves: dict[tuple[str, str], np.ndarray], blocks: NDArray[np.integer]
+) -> pd.DataFrame:
+    """Areas under the curves with intervals over games, and each rival's paired difference.
+
+    `advantage` is positive where the map's order does better than the rival: more KL when its
+    pixels are deleted, less when they are inserted.
+    """
+    shares = np.array(sorted(SHARES))
+    rows = []
+    for (test, order), curve in curves.items():
+        area = np.trapezoid(curve, shares, axis=1)  # (N,)
+        own = np.trapezoid(curves[test, "attention"], shares, axis=1)
+        sign = 1.0 if test == "deletion" else -1.0
+        mean, gain = over_blocks(area, blocks), over_blocks(sign * (own - area), blocks)
+        rows.append((test, order, mean.value, mean.low, mean.high, gain.value, gain.low, gain.high))
+    names = ["test", "order", "area", "low", "high", "advantage", "advantage_low", "advantage_high"]
+    table = pd.DataFrame(rows, columns=names)
+    own_rows = table["order"] == "attention"
+    table.loc[own_rows, names[5:]] = np.nan
+    return table
+
+
+def randomised(network: Network, seed: int = 0) -> Iterator[tuple[str, Network]]:
+    """The network with its layers re-drawn one after the other, from the last to the first."""
+    twin = copy.deepcopy(network)
+    stream = torch_stream(seed, "attention", "randomise")
+    layers = [(n, m) for n, m in twin.named_modules() if any(True for _ in m.parameters(False))]
+    for name, layer in reversed(layers):
+        _redraw(layer, stream)
+        yield name, twin
+
+
+@torch.no_grad()
+def _redraw(layer: nn.Module, stream: torch.Generator) -> None:
+    for parameter in layer.parameters(recurse=False):
+        # Shuffled, so that the size of the weights stays what it was.
+        places = torch.randperm(parameter.numel(), generator=stream).to(parameter.device)
+        parameter.copy_(parameter.flatten()[places].view_as(parameter))
+
+
+def sanity_check(view: View, observations: np.ndarray, seed: int = 0) -> pd.DataFrame:
+    """Similarity of maps to those of the trained network as its layers are randomised.
+
+    A map that looks the same whatever the weights shows the picture, not the agent.
+    """
+    size = view.network.shape[1:]
+    trained = pixel_maps(view, look(view, observations), size)
+    rows = []
+    for name, network in randomised(view.network, seed):
+        other = make_view(network, view.name)
+        maps = pixel_maps(other, look(other, observations), size)
+        rows.append((name, similarity(trained, maps)))
+    return pd.DataFrame(rows, columns=["randomised_up_to", "similarity"])
+
+
+def similarity(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean Spearman correlation of maps (N, H, W), frame by frame; 0 where one is constant."""
+    found = []
+    for x, y in zip(a.reshape(len(a), -1), b.reshape(len(b), -1), strict=True):
+        constant = np.ptp(x) == 0 or np.ptp(y) == 0
+        found.append(0.0 if constant else float(stats.spearmanr(x, y).statistic))
+    return float(np.mean(found))
+
+
+@torch.no_grad()
+def _logits(network: Network, observations: np.ndarray) -> Tensor:
+    parts = [
+        network(network.images(observations[i : i + 256])).cpu()
+        for i in range(0, len(observations), 256)
+    ]
+    return torch.cat(parts)
