@@ -101,7 +101,7 @@ class Attention(KeepsOwnWeights):
             mask = self.mask(feature_map)
         elif self.per_frame:
             each = images.flatten(0, 1).unsqueeze(1)  # (B*K, 1, H, W)
-            mask = self.mask(self.branch(each)).view(*images.shape[:2], *self.grid.shape)
+            mask = self.mask(self.branch(each)).reshape(*images.shape[:2], *self.grid.shape)
         else:
             mask = self.mask(self.branch(images))
         if self.mask.bounded:

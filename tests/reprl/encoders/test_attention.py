@@ -1,5 +1,6 @@
 """Masks on any trunk: ranges, gradients, what they cover, and what they cost."""
 
+import copy
 from importlib import resources
 
 import numpy as np
@@ -196,3 +197,24 @@ def test_every_yaml_opens_with_one_line_of_help(group):
     for name in names(group):
         text = (resources.files("reprl.conf") / group / f"{name}.yaml").read_text()
         assert text.startswith("# "), name
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_copies_and_channels_last_see_the_same(kind):
+    model = masked(kind)
+    images = torch.rand(3, 4, 84, 84)
+    whole = model(images)
+    assert torch.equal(copy.deepcopy(model)(images), whole)  # what momentum encoders do
+    model.to(memory_format=torch.channels_last)
+    assert torch.allclose(model(images.to(memory_format=torch.channels_last)), whole, atol=1e-5)
+
+
+def test_visibility_is_the_mask_between_its_cells_centres():
+    model = masked("image")
+    attention = torch.zeros(1, 1, 21, 21)
+    attention[..., 5, :] = 1  # rows centred at 1.5 + 4 * 5 = 21.5
+    seen = model.visibility(attention)[0, 0]
+    assert seen.shape == (84, 84)
+    assert torch.allclose(seen[18:26, 40], torch.tensor([1, 3, 5, 7, 7, 5, 3, 1]) / 8)
+    assert seen[:18].sum() == 0 == seen[26:].sum()
+    assert torch.allclose(model.visibility(torch.ones(1, 1, 21, 21)), torch.ones(1, 1, 84, 84))

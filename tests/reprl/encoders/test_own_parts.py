@@ -1,0 +1,63 @@
+"""The documentation's own examples work as printed: a user's mask, encoder and augmentation."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from gymnasium import spaces
+
+from reprl.registry import build
+
+DOCS = Path(__file__).parents[3] / "docs"
+SPACE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+
+
+def blocks(page, kind):
+    return re.findall(rf"```{kind}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def own_parts(monkeypatch):
+    """Every printed module that names its file, importable under that name."""
+    modules = {}
+    for page in ("encoders.md", "augmentations.md"):
+        for code in blocks(page, "python"):
+            if named := re.match(r"# (my_\w+)\.py\n", code):
+                module = ModuleType(named[1])
+                exec(code, module.__dict__)
+                monkeypatch.setitem(sys.modules, named[1], module)
+                modules[named[1]] = module
+    return modules
+
+
+def test_printed_parts_build_from_their_printed_yaml(own_parts):
+    (mask,) = map(yaml.safe_load, blocks("encoders.md", "yaml"))
+    spec = {"_target_": "my_encoders.Small", "attention": mask}
+    encoder = build("encoder", spec, observation_space=SPACE)
+    output = encoder.encode(torch.rand(2, 4, 84, 84))
+    assert output.features.shape == (2, 128)
+    assert output.attention.shape == (2, 1, 21, 21)
+    assert encoder.project(output.attention, 84).shape == (2, 1, 84, 84)
+    output.features.sum().backward()
+    assert encoder.attention.mask.width.grad.abs() > 0
+    (augmentation,) = map(yaml.safe_load, blocks("augmentations.md", "yaml"))
+    assert augmentation.pop("use") == "rad"
+    built = build("augmentation", augmentation)
+    stacks = torch.zeros(8, 4, 84, 84, dtype=torch.uint8)
+    assert built(stacks, torch.Generator().manual_seed(0)).observations.float().std() > 0
+
+
+@pytest.mark.parametrize(
+    ("page", "module"), [("encoders.md", "my_masks"), ("augmentations.md", "my_augmentations")]
+)
+def test_printed_tests_pass(own_parts, page, module):
+    (printed,) = [code for code in blocks(page, "python") if code.startswith("def test_")]
+    names = {**own_parts[module].__dict__, "torch": torch}
+    exec(printed, names)
+    (test,) = [value for key, value in names.items() if key.startswith("test_")]
+    test()
