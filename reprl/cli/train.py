@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +38,9 @@ def run(arguments: list[str]) -> int:
         return 0
     python_path = user_code(request)
     if request.multirun:
-        return sweep(request)
+        from reprl.sweeps import launch
+
+        return launch(request.overrides, request.config_dirs)
     from reprl.config import check_launch, load
 
     config = load(request.overrides, request.config_dirs)
@@ -108,38 +107,6 @@ def user_code(request: Request) -> list[str]:
     found = list(dict.fromkeys([*found, str(Path.cwd())]))
     add_to_path(found)
     return found
-
-
-def sweep(request: Request) -> int:
-    """Check every job first, then run them one after another, each in a process of its own."""
-    from reprl.compose import expand
-    from reprl.config import check_launch, load
-
-    jobs = expand(request.overrides)
-    configs = [load(job, request.config_dirs) for job in jobs]
-    seen: dict[str, int] = {}
-    for number, config in enumerate(configs):
-        if config.hash in seen:
-            raise UserError(
-                f"jobs {seen[config.hash]} and {number} of the sweep are the same run "
-                f"({' '.join(jobs[number])}): give each seed and value once."
-            )
-        seen[config.hash] = number
-    check_launch(configs[0])
-    given = configs[0].run_dir
-    folder = Path(given or Path("runs") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")
-    failures = 0
-    for number, (job, config) in enumerate(zip(jobs, configs, strict=True)):
-        place = folder / f"{number:03d}_{config.method}_s{config.seed}_{config.hash[:6]}"
-        print(f"job {number + 1} of {len(jobs)}: {place}")
-        command = [sys.executable, "-m", "reprl", "train", *job, f"run_dir={place}"]
-        command += [f"--config-dir={d}" for d in request.config_dirs]
-        code = subprocess.run([*command, f"--sweep-name={folder.name}"], check=False).returncode
-        if code in (130, 143):
-            return code
-        failures += code != 0
-    print(f"{len(jobs) - failures} of {len(jobs)} jobs done in {folder}")
-    return 1 if failures else 0
 
 
 def help_page() -> str:

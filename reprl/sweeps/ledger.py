@@ -1,0 +1,130 @@
+"""The ledger of a sweep: which job is where and what became of it, never the same job twice.
+
+The run folders hold the truth; `ledger.json` is an index of them that is rebuilt when lost. A job
+is claimed by a lock on a file of its own, which the kernel frees when its holder dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from reprl.errors import UserError
+from reprl.run_folder import RunFolder, write_atomically
+from reprl.sweeps.plan import Job
+
+VERSION = 1
+RESUMABLE = ("interrupted", "killed")
+
+
+@dataclass
+class Entry:
+    """What is known of one job."""
+
+    folder: str
+    status: str = "waiting"  # waiting, running, elsewhere, finished, interrupted, killed, failed
+    reason: str | None = None
+    seconds: float = 0.0
+    attempts: int = 0
+    overrides: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """Entries by job identity, kept in the sweep folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "ledger.json"
+        self.entries: dict[str, Entry] = {}
+        self.unwritten: str | None = None  # why the index could not be written, if so
+
+    def open(self, jobs: tuple[Job, ...]) -> None:
+        """Read the index, or rebuild it from the run folders, and look at every job's folder."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"the sweep folder {self.folder} cannot be made: {error}.") from None
+        known = self._read()
+        for job in jobs:
+            entry = known.get(job.identity) or Entry(folder=job.name)
+            entry.overrides = list(job.overrides)
+            self.entries[job.identity] = entry
+            self.look(job)
+        self.entries = {**known, **self.entries}
+        self.write()
+
+    def look(self, job: Job) -> Entry:
+        """Bring an entry up to date with its run folder, whoever wrote there."""
+        entry = self.entries[job.identity]
+        folder = self._newest(job)
+        if folder is None:
+            if entry.status not in ("failed",):  # failed before it had a folder
+                entry.status = "waiting"
+            return entry
+        entry.folder = folder.path.name
+        entry.status = folder.status()
+        record = folder.record()
+        entry.reason = record.get("reason")
+        return entry
+
+    def run_folder(self, job: Job) -> RunFolder | None:
+        """The job's folder, if it has one yet."""
+        folder = RunFolder(self.folder / self.entries[job.identity].folder)
+        return folder if folder.record_file.exists() else None
+
+    def retry_name(self, job: Job) -> str:
+        """A new folder for a job that failed: nothing is overwritten."""
+        number = 1
+        while (self.folder / f"{job.name}+{number}").exists():
+            number += 1
+        return f"{job.name}+{number}"
+
+    def claim(self, job: Job) -> IO[str] | None:
+        """Hold a job for this process, or None if another sweep has it."""
+        claims = self.folder / ".claims"
+        claims.mkdir(exist_ok=True)
+        file = open(claims / job.identity, "w")  # noqa: SIM115
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
+
+    def write(self) -> None:
+        """Write the index; a full disk must not end the sweep, since the folders hold the truth."""
+        values = {"version": VERSION, "jobs": {k: vars(e) for k, e in self.entries.items()}}
+        try:
+            write_atomically(self.file, json.dumps(values, indent=1) + "\n")
+            self.unwritten = None
+        except OSError as error:
+            self.unwritten = str(error)
+
+    def _newest(self, job: Job) -> RunFolder | None:
+        """The job's latest attempt; folders are found by the identity in their name."""
+        names = [p for p in self.folder.glob(f"*_{job.identity}*") if (p / "run.json").exists()]
+        attempts = sorted(
+            names, key=lambda p: int(p.name.rpartition("+")[2] or 0) if _again(p) else 0
+        )
+        return RunFolder(attempts[-1]) if attempts else None
+
+    def _read(self) -> dict[str, Entry]:
+        if not self.file.exists():
+            return {}
+        try:
+            values: dict[str, Any] = json.loads(self.file.read_text())
+        except (OSError, ValueError):
+            return {}  # lost: open() rebuilds it from the folders
+        if values.get("version") != VERSION:
+            raise UserError(
+                f"{self.file} is of version {values.get('version')}, this reprl writes version "
+                f"{VERSION}: move the file away to have it rebuilt from the run folders."
+            )
+        return {k: Entry(**e) for k, e in values["jobs"].items()}
+
+
+def _again(path: Path) -> bool:
+    return path.name.rpartition("+")[2].isdigit() and len(path.name.rpartition("+")[2]) < 4

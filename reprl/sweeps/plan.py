@@ -1,0 +1,170 @@
+"""From one command line to the jobs of a sweep, all checked before the first starts.
+
+`reprl train -m` -> **plan** -> ledger -> launcher -> one run folder a job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reprl import __version__
+from reprl.compose import expand, options, parse, search_dirs
+from reprl.config import Config, load
+from reprl.errors import UserError, nearest, unknown
+from reprl.ranges import number_of
+
+LAUNCHERS = ("local", "submitit_local", "submitit_slurm", "ray")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a sweep runs; nothing here changes what its jobs compute."""
+
+    jobs: int | None = None  # at once; None is one per core
+    time_limit: float | None = None  # seconds a job may take
+    retry: bool = False  # also run again what failed
+    launcher: str = "local"
+    hydra: tuple[str, ...] = ()  # overrides for a Hydra launcher: hydra.launcher.timeout_min=60
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep."""
+
+    number: int
+    overrides: tuple[str, ...]
+    config: Config = field(repr=False)
+    config_dirs: tuple[Path, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What is computed, and by which version of reprl."""
+        return hashlib.sha256(f"{self.config.hash} {__version__}".encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """The run folder's name; sorts by the sweep's order and ends with the identity."""
+        what = f"{self.config.method}_{'+'.join(str(v) for v in self.config.env.variants[:3])}"
+        safe = "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in what)[:120]
+        return f"{self.number:03d}_{safe}_s{self.config.seed}_{self.identity}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole sweep."""
+
+    jobs: tuple[Job, ...]
+    settings: Settings
+    folder: Path
+
+
+def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
+    """Expand and check everything; the first thing wrong raises a UserError."""
+    rest, settings, file = split(overrides, config_dirs)
+    given = {o.key_or_group for o in parse(rest)}
+    rest = [f"{k}={v}" for k, v in file.items() if k not in given] + rest
+    if settings.launcher == "local":
+        # One single-thread job per core: two such jobs do more than one job with two threads.
+        defaults = {"threads": "1", "env.workers": "0"}
+        rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]
+    place = [o for o in rest if o.startswith("run_dir=")]
+    rest = [o for o in rest if not o.startswith("run_dir=")]
+    jobs: list[Job] = []
+    seen: dict[str, Job] = {}
+    for number, job_overrides in enumerate(expand(rest)):
+        job = Job(
+            number, tuple(job_overrides), load(job_overrides, config_dirs), tuple(config_dirs)
+        )
+        if job.identity in seen:
+            raise UserError(
+                f"jobs {seen[job.identity].number} and {number} of the sweep are the same run "
+                f"({' '.join(job_overrides)}): give each seed and value once."
+            )
+        seen[job.identity] = job
+        jobs.append(job)
+    folder = Path(place[-1].removeprefix("run_dir=")) if place else _default_folder(jobs)
+    return Plan(tuple(jobs), settings, folder.expanduser())
+
+
+def split(
+    overrides: list[str], config_dirs: list[Path]
+) -> tuple[list[str], Settings, dict[str, str]]:
+    """Separate what the runs are set to from how the sweep runs and from `sweep=FILE`."""
+    rest, hydra = [], []
+    file: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key == "sweep":
+            file |= _sweep_file(value, search_dirs(overrides, config_dirs))
+        elif key.startswith("sweep."):
+            values[key.removeprefix("sweep.")] = value
+        elif key == "hydra/launcher":
+            values["launcher"] = value
+        elif key.lstrip("+~").startswith("hydra.launcher."):
+            hydra.append(text)
+        else:
+            rest.append(text)
+    values |= {
+        k.removeprefix("sweep."): v for k, v in file.items() if k.startswith("sweep.")
+    } | values
+    file = {k: v for k, v in file.items() if not k.startswith("sweep.")}
+    return rest, _settings(values, tuple(hydra)), file
+
+
+def _settings(values: dict[str, Any], hydra: tuple[str, ...]) -> Settings:
+    known = ("jobs", "time_limit", "retry", "launcher")
+    for key in values:
+        if key not in known:
+            raise UserError(f"there is no key 'sweep.{key}'.{nearest(key, known)}")
+    jobs = values.get("jobs")
+    limit = values.get("time_limit")
+    launcher = str(values.get("launcher", "local"))
+    retry = str(values.get("retry", "false")).lower()
+    if launcher not in LAUNCHERS:
+        raise unknown("value of sweep.launcher", launcher, LAUNCHERS)
+    if retry not in ("true", "false"):
+        raise UserError(f"sweep.retry={retry} must be true or false.")
+    count = None if jobs is None else number_of("sweep.jobs", yaml.safe_load(str(jobs)), whole=True)
+    seconds = None if limit is None else number_of("sweep.time_limit", yaml.safe_load(str(limit)))
+    if count is not None and count < 1:
+        raise UserError(f"sweep.jobs={count} must be at least 1.")
+    if seconds is not None and seconds <= 0:
+        raise UserError(f"sweep.time_limit={seconds} must be more than 0 seconds.")
+    if hydra and launcher == "local":
+        raise UserError(f"'{hydra[0]}' needs sweep.launcher: {', '.join(LAUNCHERS[1:])}.")
+    return Settings(
+        None if count is None else int(count), seconds, retry == "true", launcher, hydra
+    )
+
+
+def _sweep_file(name: str, dirs: list[Path]) -> dict[str, str]:
+    offered = options("sweep", dirs)
+    if name not in offered:
+        raise UserError(
+            f"sweep={name} is unknown: choose from {', '.join(offered)}.{nearest(name, offered)}"
+        )
+    roots = [*dirs, resources.files("reprl.conf")]
+    file = next(f for r in roots if (f := r / "sweep" / f"{name}.yaml").is_file())
+    values = yaml.safe_load(file.read_text()) or {}
+    if not isinstance(values, dict):
+        raise UserError(f"sweep={name}: the file must hold lines of 'key: values'.")
+    return {str(key): str(value) for key, value in values.items()}
+
+
+def _default_folder(jobs: list[Job]) -> Path:
+    """The folder this very sweep had before, or a new one that sorts by time."""
+    mark = hashlib.sha256("".join(sorted(j.identity for j in jobs)).encode()).hexdigest()[:8]
+    before = sorted(Path("runs").glob(f"*_sweep_{mark}"))
+    return (
+        before[-1]
+        if before
+        else Path("runs") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep_{mark}"
+    )

@@ -1,0 +1,178 @@
+"""The local launcher under exceptions, SIGKILL, hangs, SIGTERM, restarts and a lost ledger.
+
+The jobs are real processes that write real run folders; only the training inside is replaced by a
+script, so that a sweep takes seconds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from reprl.errors import UserError
+from reprl.sweeps import local, plan
+from reprl.sweeps.ledger import Ledger
+
+JOB = """
+import fcntl, json, os, pathlib, signal, sys, time
+action, folder, how = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "config.yaml").write_text("{}")
+lock = open(folder / ".lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX)
+def record(**values):
+    (folder / "run.json").write_text(json.dumps(values))
+record(status="running")
+with open(folder / "starts", "a") as file:
+    file.write(action + "\\n")
+def stop(*_):
+    record(status="interrupted", reason="stopped by SIGTERM"); sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+if action == "train":
+    if how == "raise":
+        record(status="failed", reason="diverged: value loss"); sys.exit(1)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hang":
+        time.sleep(60)
+time.sleep(0.2)
+record(status="finished")
+"""
+
+HOLD = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w"); fcntl.flock(file, fcntl.LOCK_EX); print("held", flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """A sweep of four seeds whose job of seed s behaves as behaviours[s] says."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    behaviours = dict.fromkeys(range(4), "fine")
+    real = local.command
+
+    def command(job, ledger, retry):
+        todo = real(job, ledger, retry)
+        if todo is None:
+            return None
+        action = "resume" if "resume" in todo else "train"
+        place = ledger.folder / ledger.entries[job.identity].folder
+        return [sys.executable, str(script), action, str(place), behaviours[job.config.seed]]
+
+    monkeypatch.setattr(local, "command", command)
+
+    def run(*extra):
+        made = plan.make(["seed=0,1,2,3", f"run_dir={tmp_path / 'sweep'}", *extra], [])
+        ledger = Ledger(made.folder)
+        ledger.open(made.jobs)
+        code = local.Local(made, ledger).run()
+        return code, [ledger.entries[j.identity] for j in made.jobs], made.folder
+
+    return run, behaviours
+
+
+def starts(folder: Path) -> list[str]:
+    return sorted(
+        f"{p.parent.name[:3]} {a}" for p in folder.glob("*/starts") for a in p.read_text().split()
+    )
+
+
+def test_one_bad_job_costs_only_itself_and_the_same_sweep_finishes_the_rest(sweep, capsys):
+    run, behaviours = sweep
+    behaviours |= {1: "raise", 2: "kill"}
+    code, entries, folder = run()
+    assert code == 1
+    assert [e.status for e in entries] == ["finished", "failed", "killed", "finished"]
+    assert entries[1].reason == "diverged: value loss"
+    assert "SIGKILL" in entries[2].reason
+    assert "diverged: value loss" in capsys.readouterr().out
+    code, entries, _ = run()  # resumes the killed one, leaves finished and failed alone
+    assert code == 1
+    assert [e.status for e in entries] == ["finished", "failed", "finished", "finished"]
+    assert starts(folder) == ["000 train", "001 train", "002 resume", "002 train", "003 train"]
+    behaviours[1] = "fine"
+    code, entries, _ = run("sweep.retry=true")
+    assert code == 0
+    assert entries[1].folder.endswith("+1")  # nothing was overwritten
+    failed = [json.loads(p.read_text()) for p in folder.glob("001*/run.json")]
+    assert sorted(r["status"] for r in failed) == ["failed", "finished"]
+    assert run()[0] == 0
+
+
+def test_a_hanging_job_is_stopped_at_its_time_limit(sweep):
+    run, behaviours = sweep
+    behaviours[0] = "hang"
+    code, entries, _ = run("sweep.time_limit=1.5")
+    assert code == 1
+    assert entries[0].status == "interrupted"
+    assert entries[0].reason == "time limit of 1.5 s"
+    assert [e.status for e in entries[1:]] == ["finished"] * 3
+
+
+def test_sigterm_stops_every_job_resumably(sweep, tmp_path):
+    run, behaviours = sweep
+    behaviours |= dict.fromkeys(range(4), "hang")
+
+    def terminate():
+        while len(list(tmp_path.glob("sweep/*/starts"))) < 2:
+            time.sleep(0.05)
+        time.sleep(0.3)  # the jobs install their own handlers
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=terminate).start()
+    code, entries, folder = run("sweep.jobs=2")
+    assert code == 143
+    assert [e.status for e in entries] == ["interrupted"] * 2 + ["waiting"] * 2
+    behaviours |= dict.fromkeys(range(4), "fine")
+    assert run()[0] == 0
+    assert starts(folder)[:4] == ["000 resume", "000 train", "001 resume", "001 train"]
+
+
+def test_a_lost_or_broken_ledger_is_rebuilt_from_the_folders(sweep):
+    run, _ = sweep
+    _, _, folder = run()
+    before = starts(folder)
+    for text in (None, "not json"):
+        if text is None:
+            (folder / "ledger.json").unlink()
+        else:
+            (folder / "ledger.json").write_text(text)
+        assert run()[0] == 0
+    assert starts(folder) == before
+    assert len(json.loads((folder / "ledger.json").read_text())["jobs"]) == 4
+    (folder / "ledger.json").write_text('{"version": 99, "jobs": {}}')
+    with pytest.raises(UserError, match="version 99"):
+        run()
+
+
+def test_a_job_held_by_another_sweep_is_left_to_it(sweep):
+    run, _ = sweep
+    _, _, folder = run("seed=0")
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            HOLD,
+            str(folder / ".claims" / plan.make(["seed=1"], []).jobs[0].identity),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        holder.stdout.readline()
+        code, entries, _ = run()
+    finally:
+        holder.kill()
+        holder.wait()
+    assert code == 1
+    assert [e.status for e in entries] == ["finished", "elsewhere", "finished", "finished"]
+    assert "001 train" not in starts(folder)
+    time.sleep(0.1)
+    assert run()[0] == 0
