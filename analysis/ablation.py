@@ -10,7 +10,7 @@ import pandas as pd
 
 from reprl.analysis.curves import load_curve, steps_per_second
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
-from reprl.analysis.naming import PARTS, method_settings, part_name
+from reprl.analysis.naming import PARTS, method_settings, parts_of
 from reprl.analysis.overall import main_variants
 from reprl.analysis.results import Results, Run
 from reprl.analysis.statistics import retention
@@ -31,7 +31,7 @@ def ablation_table(results: Results) -> Table:
     rows = []
     for run in results.runs:
         row: dict[str, Any] = {"method": run.method, "run": run.name, "seed": run.seed}
-        row |= {part: part_name(run.config.get(part)) for part in PARTS}
+        row |= parts_of(run.config)
         row["status"] = str(run.record.get("status", "unknown"))
         row["steps_per_second"] = np.nan
         row["steps_to_half"] = np.nan
@@ -72,16 +72,14 @@ def _generalization(
     nothing = {"clean": np.nan, "variants": np.nan, "retention": np.nan}
     if scores is None or random is None or run.name not in scores.index:
         return nothing
-    own = scores.loc[run.name]
-    clean = float(own.get(CLEAN, np.nan))
-    if not variants:
-        return nothing | {"clean": clean}
-    base = float(random.get(CLEAN, np.nan))
-    kept = retention(own[variants], clean, random[variants], base)
+    own = scores.loc[[run.name]].mean(axis=0)
+    values = own.reindex([CLEAN, *variants]).to_numpy(float)  # (1 + V,)
+    base = random.reindex([CLEAN, *variants]).to_numpy(float)
+    kept = retention(values[1:], values[0], base[1:], base[0])
     return {
-        "clean": clean,
-        "variants": float(own[variants].mean()),
-        "retention": float(kept.mean()),
+        "clean": float(values[0]),
+        "variants": float(values[1:].mean()) if variants else np.nan,
+        "retention": float(kept.mean()) if variants else np.nan,
     }
 
 

@@ -68,10 +68,11 @@ def _scores(episodes: pd.DataFrame, variants: list[str], data: dict[str, Any]) -
     data["points"]["score"] = part.to_dict("records")
     table = run_scores(episodes)
     data["random"] = random_scores(table).dropna().to_dict()
-    for (method, seed), row in table.iterrows():  # type: ignore[misc]
-        if not is_baseline(method):
+    for index, row in table.iterrows():
+        method, seed = index if isinstance(index, tuple) else (index, -1)
+        if not is_baseline(str(method)):
             values = row.dropna().to_dict()
-            data["seeds"].append({"method": method, "seed": int(seed), "scores": values})
+            data["seeds"].append({"method": method, "seed": seed, "scores": values})
     curves = severity_curves(episodes)
     for (curve, method), part in curves.groupby(["curve", "method"], sort=False):
         points = part[["severity", "score", "low", "high", "n_seeds"]].to_numpy().tolist()

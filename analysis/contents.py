@@ -126,11 +126,21 @@ def difficulty_table(results: Results) -> Table:
     return Table("difficulty", "Difficulty of the variants", columns, frame, RULE)
 
 
+def last_step(measured: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each run's newest measured checkpoint."""
+    if "step" not in measured:
+        return measured
+    step = pd.to_numeric(measured["step"], errors="coerce").fillna(0)
+    return measured[step == step.groupby(measured["run"]).transform("max")]
+
+
 def twin_table(twin: pd.DataFrame) -> Table:
     """Twin evaluation: each run's mean over steps, then the estimate over runs."""
     rows = []
     if not twin.empty:
-        per_run = twin.groupby(["method", "variant", "run"], sort=False)[list(MEASURES)].mean()
+        per_run = (
+            last_step(twin).groupby(["method", "variant", "run"], sort=False)[list(MEASURES)].mean()
+        )
         for (method, variant), part in per_run.groupby(level=["method", "variant"], sort=False):
             row: dict[str, Any] = {"method": method, "variant": variant, "n_seeds": len(part)}
             for measure in MEASURES:
@@ -155,11 +165,7 @@ def attention_table(attention: pd.DataFrame) -> Table:
     rows = []
     keys = ["method", "variant", "object", "metric"]
     if not attention.empty:
-        last = attention
-        if "step" in attention:
-            step = pd.to_numeric(attention["step"], errors="coerce").fillna(0)
-            last = attention[step == step.groupby(attention["run"]).transform("max")]
-        for values, part in last.groupby(keys, sort=False):
+        for values, part in last_step(attention).groupby(keys, sort=False):
             got = estimate(mean, part.groupby("run")["value"].mean().to_numpy())
             low, high = got.low, got.high
             if got.n_seeds == 1:  # one run: its own interval over frames, as measured

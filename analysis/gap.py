@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -13,6 +15,7 @@ from reprl.analysis.statistics import (
     mean,
     retention_estimate,
 )
+from reprl.envs.variants.base import catalogue
 from reprl.errors import UserError
 
 CLEAN = "original"
@@ -35,8 +38,7 @@ GAP_COLUMNS = (
 def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     """The games that count: finite scores of each run's last evaluated step, variants labelled.
 
-    A variant evaluated at several severities becomes `name@severity`; the full severity, 1, keeps
-    the plain name.
+    A variant keeps its plain name at its usual severity and is `name@severity` at any other.
     """
     missing = [c for c in NEEDED if c not in episodes.columns]
     if missing:
@@ -53,11 +55,39 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
     frame["train_seed"] = pd.to_numeric(frame["train_seed"], errors="coerce").fillna(-1).astype(int)
     frame["curve"] = frame["variant"].astype(str).str.partition("@")[0]
-    several = frame.groupby("curve")["severity"].nunique() > 1
-    weaker = frame["curve"].map(several) & frame["severity"].notna() & (frame["severity"] != 1)
+    plain = ~frame["variant"].astype(str).str.contains("@")
+    levels = frame[plain].groupby("curve")["severity"].unique()
+    usual = frame["curve"].map({c: usual_severity(str(c), s) for c, s in levels.items()})
+    other = plain & frame["severity"].notna() & (frame["severity"] != usual)
     label = frame["curve"] + "@" + frame["severity"].map("{:g}".format)
-    frame["variant"] = frame["variant"].astype(str).where(~weaker, label)
+    frame["variant"] = frame["variant"].astype(str).where(~other, label)
     return frame
+
+
+def usual_severity(variant: str, found: Iterable[float]) -> float:
+    """The severity a variant has when none is asked for; of unknown ones the strongest found."""
+    known = catalogue().get(variant)
+    if known is not None and known.severity is not None:
+        return known.severity
+    return max((s for s in found if np.isfinite(s)), default=float("nan"))
+
+
+def main_labels(labels: Iterable[str]) -> list[str]:
+    """One label per variant: its usual severity, or the strongest where that was not played."""
+    chosen: dict[str, str] = {}
+    for label in labels:
+        base, _, severity = label.partition("@")
+        held = chosen.get(base)
+        if held is None or not severity or ("@" in held and _strength(held) < _strength(label)):
+            chosen[base] = label
+    return list(chosen.values())
+
+
+def _strength(label: str) -> float:
+    try:
+        return float(label.partition("@")[2])
+    except ValueError:  # a mixture such as a@0.3+b
+        return 0.0
 
 
 def run_scores(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +108,7 @@ def random_scores(scores: pd.DataFrame) -> pd.Series:
     """The random player's score per variant, from run_scores(); NaN where it was not measured."""
     if "random" not in scores.index.get_level_values("method"):
         return pd.Series(np.nan, index=scores.columns)
-    return scores.loc["random"].mean(axis=0)
+    return pd.Series(scores.loc[["random"]].mean(axis=0))
 
 
 def score_estimates(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +119,7 @@ def score_estimates(episodes: pd.DataFrame) -> pd.DataFrame:
     for method, part in scores.groupby(level="method", sort=False):
         for variant in part.columns[part.notna().any()]:
             got = estimate(mean, part[variant].to_numpy())
-            count = int(counts[(method, variant)])
+            count = counts.to_dict()[(method, variant)]
             rows.append((method, variant, got.n_seeds, got.value, got.low, got.high, count))
     columns = ["method", "variant", "n_seeds", "score", "low", "high", "episodes"]
     return pd.DataFrame(rows, columns=columns)

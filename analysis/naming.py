@@ -9,6 +9,9 @@ PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 # Settings that change where or how a run is executed, or which seed it had, but not the method.
 NOT_THE_METHOD = (
     "seed",
+    "choices",
+    "mode",
+    "log",
     "run_dir",
     "threads",
     "device",
@@ -58,12 +61,20 @@ def trained_variants(config: Mapping[str, Any]) -> list[str]:
     return [part_name(v) for v in variant or ["original"]]
 
 
-def method_name(config: Mapping[str, Any]) -> str:
-    """For example `ppo nature + drac + boxes (on green_lines)`: parts that are on, nothing else."""
-    names = {p: part_name(config.get(p)) for p in PARTS}
+def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """What each part of a run is called: as it was chosen, else by what it is."""
+    choices = config.get("choices")
+    chosen = choices if isinstance(choices, Mapping) else {}
+    names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
     encoder = config.get("encoder")
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
+    return names
+
+
+def method_name(config: Mapping[str, Any]) -> str:
+    """For example `ppo nature + drac + boxes (on green_lines)`: parts that are on, nothing else."""
+    names = parts_of(config)
     first = " ".join(names[p] for p in ("algo", "encoder") if names[p] != "none") or "agent"
     extras = [names[p] for p in PARTS[2:] if names[p] != "none"]
     variants = trained_variants(config)

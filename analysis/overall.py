@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -14,9 +15,9 @@ from reprl.analysis.comparison import (
     is_ranked,
     probability_of_improvement,
 )
-from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
-from reprl.analysis.statistics import Array, Estimate, estimate, iqm, mean, retention
+from reprl.analysis.statistics import Array, Estimate, Statistic, estimate, iqm, mean, retention
 from reprl.analysis.tables import form
 
 ALL = "all variants"
@@ -29,7 +30,8 @@ def main_variants(scores: pd.DataFrame) -> list[str]:
     Averages over variants use only these: otherwise a method could win by skipping a hard one.
     """
     trained = scores[[not is_baseline(m) for m in scores.index.get_level_values("method")]]
-    return [v for v in scores.columns if v != CLEAN and "@" not in v and trained[v].notna().all()]
+    shared = [str(v) for v in scores.columns if v != CLEAN and trained[v].notna().all()]
+    return main_labels(shared)
 
 
 def overall(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -52,8 +54,8 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
         row |= _spread("score", estimate(mean, part[variants].to_numpy(float)))
         base = random.reindex([CLEAN, *variants]).to_numpy(float)
         table = np.column_stack([clean, part[variants].to_numpy(float)])  # (R, 1 + V)
-        row |= _spread("retention", estimate(lambda r, b=base: _retention(r, b, np.mean), table))
-        row |= _spread("iqm", estimate(lambda r, b=base: _retention(r, b, iqm), table))
+        row |= _spread("retention", estimate(partial(_retention, base, mean), table))
+        row |= _spread("iqm", estimate(partial(_retention, base, iqm), table))
         row["beat_random"] = sum(v is True for v in known)
         row["ranked"] = is_ranked(known)
         rows.append(row)
@@ -71,16 +73,16 @@ def _verdicts(frame: pd.DataFrame) -> dict[str, list[bool | None]]:
     random = clean.loc[clean["method"] == "random", "episode_return"]
     out: dict[str, list[bool | None]] = {}
     for (method, _), games in clean.groupby(["method", "train_seed"]):
-        out.setdefault(method, []).append(beats_random(games["episode_return"], random))
+        out.setdefault(str(method), []).append(beats_random(games["episode_return"], random))
     return out
 
 
-def _retention(rows: Array, base: Array, average: object) -> float:
+def _retention(base: Array, average: Statistic, rows: Array) -> float:
     """Mean or IQM over runs and variants of scores normalised by the method's clean play."""
     if rows.shape[1] < 2 or not np.isfinite(base).all():
         return float("nan")
     kept = retention(rows[:, 1:], rows[:, 0].mean(), base[1:], base[0])  # (R, V)
-    return float(average(kept)) if np.isfinite(kept).all() else float("nan")  # type: ignore[operator]
+    return average(kept) if np.isfinite(kept).all() else float("nan")
 
 
 def _spread(name: str, got: Estimate) -> dict[str, float]:
@@ -103,10 +105,11 @@ def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFram
     rows, samples = [], []
     for a, b in pairs:
         for variant in scores.columns:
-            x, y = (scores.loc[m, variant].dropna() for m in (b, a))
+            column = scores[variant].dropna()
+            x, y = (column[column.index.get_level_values("method") == m] for m in (b, a))
             if x.empty or y.empty:
                 continue
-            gap = difference(x.to_dict(), y.to_dict())
+            gap = difference(_by_seed(x), _by_seed(y))
             chance = probability_of_improvement(x, y)
             rows.append(
                 {
@@ -127,6 +130,11 @@ def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFram
     return pd.DataFrame(rows).assign(p=p_values), sentence
 
 
+def _by_seed(column: pd.Series) -> dict[int, float]:
+    seeds = column.index.get_level_values("train_seed")
+    return {int(seed): float(value) for seed, value in zip(seeds, column, strict=True)}
+
+
 def share(value: float) -> str:
     """A percentage as the tables write it."""
     return form(value, "share")
@@ -145,7 +153,7 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
         )
     played = f"scores {row['clean']:.1f} on the clean game ({seeds})"
     own = gaps[(gaps["method"] == row["method"]) & (gaps["variant"] != CLEAN)]
-    own = own[~own["variant"].str.contains("@")]
+    own = own[own["variant"].isin(main_labels(own["variant"]))]
     if own.empty:
         return f"{played} and was evaluated on no variant yet."
     if row["ranked"] is None or not np.isfinite(row["retention"]):

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from reprl.analysis.palette import Style
 
 # Text stays text, and the same data gives the same bytes.
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "reprl",
     "pdf.fonttype": 42,

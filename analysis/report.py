@@ -22,7 +22,7 @@ from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
 from reprl.analysis.commands import commands
 from reprl.analysis.gallery import pictures
-from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.overall import comparisons, headline, overall, verdict
 from reprl.analysis.palette import Style, styles
@@ -200,7 +200,7 @@ def _variants(episodes: pd.DataFrame) -> list[str]:
     """Clean first, then in the order of evaluation; weaker severities have their own section."""
     if episodes.empty:
         return []
-    names = [str(v) for v in dict.fromkeys(prepare(episodes)["variant"]) if "@" not in str(v)]
+    names = main_labels(dict.fromkeys(map(str, prepare(episodes)["variant"])))
     return [v for v in names if v == CLEAN] + [v for v in names if v != CLEAN]
 
 

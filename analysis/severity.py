@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def severity_areas(episodes: pd.DataFrame) -> pd.DataFrame:
         labels = [p[1] for p in points]
         for method, part in scores.groupby(level="method", sort=False):
             values = part[labels].to_numpy(float)  # (R, S)
-            got = estimate(lambda r, x=x: normalised_area(x, r.mean(axis=0)), values)
+            got = estimate(partial(_mean_area, x), values)
             if not got.n_seeds:
                 continue
             kept = _retention_area(x, values, labels, random)
@@ -77,6 +78,10 @@ def severity_areas(episodes: pd.DataFrame) -> pd.DataFrame:
     names = ["area", "area_low", "area_high"]
     columns = ["method", "curve", "n_seeds", *names, *(f"retention_{n}" for n in names)]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _mean_area(x: Array, rows: Array) -> float:
+    return normalised_area(x, rows.mean(axis=0))
 
 
 def normalised_area(x: Array, y: Array) -> float:

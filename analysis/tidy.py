@@ -66,7 +66,7 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         table[column] = pd.to_numeric(table[column], errors="coerce")
     table["train_seed"] = pd.to_numeric(table["train_seed"], errors="coerce").fillna(-1).astype(int)
     complete = table[["run", "method", "variant"]].notna().all(axis=1)
-    finite = np.isfinite(table[NUMBERS[kind]]).all(axis=1)
+    finite = table[NUMBERS[kind]].map(np.isfinite).all(axis=1)
     bad = len(damaged) + int((~complete | ~finite).sum())
     if bad:
         warnings.append(f"{path}: {bad} damaged rows or scores that are no number were left out.")

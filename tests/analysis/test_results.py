@@ -1,0 +1,182 @@
+"""Collecting runs: everything wrong on disk becomes a clear note, the rest is still there."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reprl.analysis.naming import is_plain, method_name, part_name, trained_variants
+from reprl.analysis.results import collect
+from reprl.errors import UserError
+
+
+@pytest.fixture
+def runs(sweep: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sweep, tmp_path / "runs"))
+
+
+def edit_csv(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+    change(pd.read_csv(path)).to_csv(path, index=False)
+
+
+def test_a_sweep_is_collected_whole(sweep: Path) -> None:
+    got = collect([sweep])
+    assert got.warnings == []
+    assert {r.method for r in got.runs} == {"ppo nature", "ppo softplus + boxes"}
+    assert len(got.runs) == 6
+    assert len(got.episodes) == 6 * 8 * 20 + 3 * 8 * 40
+    assert len(got.twin) == 6 * 4 * 60
+    assert len(got.attention) == 3 * 2 * 5 * 3
+
+
+def test_no_runs_at_all_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no runs in .*empty"):
+        collect([tmp_path / "empty"])
+
+
+def test_an_empty_folder_beside_a_good_one_is_a_note(sweep: Path, tmp_path: Path) -> None:
+    got = collect([sweep, tmp_path])
+    assert len(got.runs) == 6
+    assert any(str(tmp_path) in w and "no run folder" in w for w in got.warnings)
+
+
+def test_the_same_folder_twice_counts_once(sweep: Path) -> None:
+    got = collect([sweep, sweep / "ppo-nature-1", sweep])
+    assert len(got.runs) == 6
+    assert len(got.episodes) == 6 * 8 * 20 + 3 * 8 * 40
+
+
+FIRST = "ppo-nature-1"
+
+
+def no_evaluation(run: Path) -> None:
+    shutil.rmtree(run / "evaluation")
+
+
+def other_game(run: Path) -> None:
+    text = (run / "config.yaml").read_text().replace("game: breakout", "game: pong")
+    (run / "config.yaml").write_text(text)
+
+
+def fewer_games(run: Path) -> None:
+    edit_csv(run / "evaluation" / "episodes.csv", lambda t: t[t["episode"] < 7])
+
+
+def torn_rows(run: Path) -> None:
+    path = run / "evaluation" / "episodes.csv"
+    lines = path.read_text().splitlines()
+    lines[3] += ",1,2,3,4"
+    path.write_text("\n".join(lines) + "\nppo-nature-1,ppo nat")
+
+
+def nan_scores(run: Path) -> None:
+    path = run / "evaluation" / "episodes.csv"
+    edit_csv(path, lambda t: t.assign(episode_return=t["episode_return"].where(t.index > 2)))
+
+
+def missing_column(run: Path) -> None:
+    edit_csv(run / "evaluation" / "episodes.csv", lambda t: t.drop(columns="episode_return"))
+
+
+def binary_csv(run: Path) -> None:
+    (run / "evaluation" / "episodes.csv").write_bytes(bytes(range(256)) * 9)
+
+
+def empty_csv(run: Path) -> None:
+    (run / "evaluation" / "episodes.csv").write_text("")
+
+
+def broken_config(run: Path) -> None:
+    (run / "config.yaml").write_text("algo: [unclosed")
+
+
+def broken_record(run: Path) -> None:
+    (run / "run.json").write_text("{")
+
+
+def empty_metrics(run: Path) -> None:
+    (run / "metrics.csv").write_text("")
+
+
+def greedy_games(run: Path) -> None:
+    edit_csv(run / "evaluation" / "episodes.csv", lambda t: t.assign(deterministic=True))
+
+
+def same_seed(run: Path) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 1", "seed: 2"))
+
+
+BAD = [
+    (no_evaluation, "ppo-nature-1: not evaluated yet", 5),
+    (other_game, r"different games \(breakout, pong\)", 6),
+    (fewer_games, "between 7 and 20 games", 6),
+    (torn_rows, "episodes.csv: 2 damaged rows", 6),
+    (nan_scores, "3 damaged rows or scores that are no number", 6),
+    (missing_column, "lacks the columns episode_return", 5),
+    (binary_csv, "episodes.csv", 5),
+    (empty_csv, "episodes.csv: cannot be read", 5),
+    (broken_config, "config.yaml: cannot be read", 6),
+    (broken_record, "run.json: cannot be read", 6),
+    (empty_metrics, "metrics.csv cannot be read", 6),
+    (greedy_games, "2 protocols; only those with sampled actions, sticky 0", 5),
+    (same_seed, "several runs have seed 2", 6),
+]
+
+
+@pytest.mark.parametrize(("damage", "note", "left"), BAD, ids=[b[0].__name__ for b in BAD])
+def test_damage_is_said_and_the_rest_reported(runs: Path, damage, note: str, left: int) -> None:
+    damage(runs / FIRST)
+    got = collect([runs])
+    assert any(pd.Series([w]).str.contains(note).all() for w in got.warnings), got.warnings
+    assert len(got.runs) == 6
+    scored = got.episodes.loc[got.episodes["train_seed"] >= 0, "run"]
+    assert scored.nunique() == left
+
+
+def test_renamed_and_equally_named_runs_stay_apart(runs: Path) -> None:
+    (runs / "a").mkdir()
+    (runs / "b").mkdir()
+    shutil.move(runs / "ppo-nature-1", runs / "a" / "run")
+    shutil.move(runs / "ppo-nature-2", runs / "b" / "run")
+    got = collect([runs])
+    assert {"run", "b/run"} <= set(got.episodes["run"])
+    assert got.episodes["run"].nunique() == 9
+
+
+def test_one_name_with_different_settings_becomes_two_methods(runs: Path) -> None:
+    config = runs / FIRST / "config.yaml"
+    config.write_text(config.read_text().replace("0.00025", "0.001"))
+    got = collect([runs])
+    methods = {r.method for r in got.runs}
+    assert "ppo nature · learning_rate=0.001" in methods
+    assert "ppo nature · learning_rate=0.00025" in methods
+    assert "ppo nature · learning_rate=0.001" in set(got.episodes["method"])
+
+
+def test_names_of_methods() -> None:
+    config = {
+        "algo": {"_target_": "reprl.algorithms.PPO"},
+        "encoder": "nature",
+        "attention": {},
+        "auxiliary": {"a": {"_target_": "x.y:Drac"}, "b": {"_target_": "x.Curl"}},
+        "env": {"variant": ["original", "green_lines"]},
+    }
+    assert method_name(config) == "ppo nature + drac+curl (on original, green_lines)"
+    assert trained_variants({"env": {"variant": "green_lines"}}) == ["green_lines"]
+    assert part_name(None) == "none"
+    assert not is_plain(config)
+    plain = {"choices": {"algo": "a2c", "encoder": "impala", "attention": "none"}}
+    assert method_name(plain) == "a2c impala"
+    assert is_plain(plain)
+
+
+def test_labels_are_read(sweep: Path) -> None:
+    by_name = {r.name: r for r in collect([sweep]).runs}
+    assert by_name["ppo-softplus-boxes-2"].labels == {"original": [], "green_lines": ["stuck"]}
+    written = json.loads((sweep / "ppo-softplus-boxes-2" / "attention" / "labels.json").read_text())
+    assert set(written) == {"labels"}
