@@ -12,7 +12,7 @@ from reprl.encoders.geometry import Grid, averaging, grid, interpolation, separa
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError, unknown
-from reprl.registry import build
+from reprl.registry import Spec, build, resolve
 
 PLACES = ("features", "image")
 BRANCH_WIDTHS = (8, 16)
@@ -120,10 +120,13 @@ class Attention(KeepsOwnWeights):
 
 
 def build_attention(
-    spec: Mapping[str, Any] | None, *, frames: int, trunk: Grid, trunk_channels: int
+    spec: Spec | None, *, frames: int, trunk: Grid, trunk_channels: int
 ) -> Attention | None:
     """Attention from a spec: keys of placement are taken here, the others go to the mask."""
-    if not spec or not spec.get("_target_"):
+    if isinstance(spec, Mapping) and spec and "_target_" not in spec:
+        raise UserError(f"attention: {dict(spec)} names no _target_, so there is no mask to build.")
+    spec = resolve("attention", spec)
+    if spec is None:
         return None
     own = {k: v for k, v in spec.items() if k not in ("where", "resolution", "per_frame", "floor")}
     placement = {k: v for k, v in spec.items() if k not in own}

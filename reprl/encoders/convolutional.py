@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +12,7 @@ from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.geometry import Grid, gaussians, grid, separable
 from reprl.errors import UserError
+from reprl.registry import Spec
 
 
 def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:
@@ -36,7 +36,7 @@ class ConvEncoder(Encoder):
         *,
         features_dim: int = 512,
         global_pool: bool = False,
-        attention: Mapping[str, Any] | None = None,
+        attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
         if not isinstance(features_dim, int) or features_dim < 1:

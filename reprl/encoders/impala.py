@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from reprl.encoders.convolutional import ConvEncoder, image_shape
 from reprl.encoders.initialisation import KeepsOwnWeights, orthogonal
 from reprl.errors import UserError
+from reprl.registry import Spec
 
 CHANNELS = (16, 32, 32)
 
@@ -46,7 +46,7 @@ class Impala(ConvEncoder):
         width: float = 1,
         global_pool: bool = False,
         features_dim: int = 256,
-        attention: Mapping[str, Any] | None = None,
+        attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
         if width <= 0 or round(CHANNELS[0] * width) < 1:

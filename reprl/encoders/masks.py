@@ -35,6 +35,8 @@ class ConvMask(Mask):
 
     def __init__(self, *, channels: int, size: tuple[int, int], hidden: Sequence[int] = ()) -> None:
         super().__init__()
+        if isinstance(hidden, (int, str)):
+            raise UserError(f"attention conv: hidden={hidden} must be a list such as [64].")
         widths = [channels, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 from torch import nn
 
 from reprl.encoders.convolutional import ConvEncoder, image_shape
+from reprl.registry import Spec
 
 
 def nature_trunk(frames: int, padding: tuple[int, int, int] = (0, 0, 0)) -> nn.Sequential:
@@ -31,7 +31,7 @@ class Nature(ConvEncoder):
         observation_space: gym.Space[Any],
         *,
         features_dim: int = 512,
-        attention: Mapping[str, Any] | None = None,
+        attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
         trunk = nature_trunk(image_shape(observation_space)[0])
@@ -52,7 +52,7 @@ class NaturePadded(ConvEncoder):
         observation_space: gym.Space[Any],
         *,
         features_dim: int = 512,
-        attention: Mapping[str, Any] | None = None,
+        attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
         trunk = nature_trunk(image_shape(observation_space)[0], padding=(2, 1, 1))

@@ -179,12 +179,23 @@ def test_the_fine_branch_is_light(kind, share):
         ({"per_frame": True}, "attention.per_frame.*resolution"),
         ({"flor": 0.1}, "flor"),
         ({"hidden": [0]}, "hidden=0"),
+        ({"hidden": 64}, r"hidden=64.*\[64\]"),
         ({"_target_": "reprl.encoders.masks.Conv"}, "cannot import"),
     ],
 )
 def test_wrong_options_are_refused_by_name(changes, match):
     with pytest.raises(UserError, match=match):
         masked("conv", **changes)
+
+
+def test_a_mask_by_name_and_a_spec_without_a_target():
+    assert Nature(space(), attention="mlp").attention is not None
+    assert Nature(space(), attention="none").attention is None
+    assert Nature(space(), attention={"_target_": None, "floor": 0.1}).attention is None
+    with pytest.raises(UserError, match="Did you mean 'conv'"):
+        Nature(space(), attention="cnov")
+    with pytest.raises(UserError, match="_target_"):
+        Nature(space(), attention={"where": "image"})  # would silently train without a mask
 
 
 def test_a_floor_under_an_unbounded_mask_is_refused():
