@@ -1,7 +1,14 @@
-"""Evaluation: a trained agent -> full games on every variant, and the same game in every picture."""
+"""Evaluation: full games of a trained agent on every variant, and one game in every picture."""
 
-from reprl.evaluation.agents import Agent, ModelAgent, RandomAgent, as_agent
-from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game, Task
+from reprl.evaluation.agents import (
+    Agent,
+    ModelAgent,
+    RandomAgent,
+    ScriptedPlayer,
+    Task,
+    as_agent,
+)
+from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.runner import COLUMNS, distinct_games, evaluate, evaluate_model
 from reprl.evaluation.selection import expand
 from reprl.evaluation.twin import TWIN_COLUMNS, twin_evaluation
@@ -16,6 +23,7 @@ __all__ = [
     "Game",
     "ModelAgent",
     "RandomAgent",
+    "ScriptedPlayer",
     "Task",
     "as_agent",
     "distinct_games",

@@ -6,20 +6,37 @@ different agents are paired.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from reprl.envs import ScriptedAgent, Variant
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
+from reprl.seeding import stream_seed
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One game to play; equal `seed` and `episode` mean the same start and the same uniforms."""
+
+    variant: Variant
+    episode: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, float | None, int, int]:
+        """Identifies the game; a variant's parameters cannot be hashed."""
+        return self.variant.name, self.variant.severity, self.episode, self.seed
 
 
 class Agent(Protocol):
@@ -33,8 +50,13 @@ class Agent(Protocol):
         observations: np.ndarray,
         objects: Callable[[], list[Objects]],
         uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
     ) -> np.ndarray:
-        """Actions (n,) for observations (n, stack, size, size) and uniforms (n,) in [0, 1)."""
+        """Actions (n,) for observations (n, stack, size, size) and uniforms (n,) in [0, 1).
+
+        `tasks` says which game each row belongs to, None where nobody plays: for agents that
+        remember. One agent is used for one list of games.
+        """
 
 
 class RandomAgent:
@@ -51,6 +73,7 @@ class RandomAgent:
         observations: np.ndarray,
         objects: Callable[[], list[Objects]],
         uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
     ) -> np.ndarray:
         assert self.n_actions is not None
         return (uniforms * self.n_actions).astype(np.int64)
@@ -85,6 +108,7 @@ class ModelAgent:
         observations: np.ndarray,
         objects: Callable[[], list[Objects]],
         uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
     ) -> np.ndarray:
         if not self.has_probabilities:
             actions, _ = self.policy.predict(observations, deterministic=True)
@@ -101,10 +125,42 @@ class ModelAgent:
         return in_batches(self.policy, forward, observations)[0].astype(np.float64)
 
 
+class ScriptedPlayer:
+    """Breakout's scripted player, with a memory for each game and a stream for each episode."""
+
+    deterministic = False
+
+    def __init__(self, agent: ScriptedAgent) -> None:
+        self.agent = agent
+        self._memories: dict[tuple[Any, ...], ScriptedAgent] = {}
+        words = ["scripted"]
+        words += [f"skill={agent.skill:g}"] if agent.skill != 1 else []
+        words += [f"blind_to={'+'.join(sorted(agent.blind_to))}"] if agent.blind_to else []
+        self.labels = labels_of(" ".join(words))
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        actions = np.zeros(len(tasks), np.int64)
+        for row, (task, seen) in enumerate(zip(tasks, objects(), strict=True)):
+            if task is not None:
+                stream = stream_seed(task.seed, "evaluation", "scripted", task.episode)
+                actions[row] = self._memory(task).predict([seen], [stream])[0]
+        return actions
+
+    def _memory(self, task: Task) -> ScriptedAgent:
+        if task.key not in self._memories:
+            agent = self.agent
+            self._memories[task.key] = ScriptedAgent(agent.skill, agent.blind_to, seed=agent.seed)
+        return self._memories[task.key]
+
+
 def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
     """An agent from an agent, a trained model or reprl.envs.ScriptedAgent."""
-    from reprl.envs import ScriptedAgent
-
     if isinstance(thing, ScriptedAgent):
         return ScriptedPlayer(thing)
     if hasattr(thing, "policy") and hasattr(thing, "predict"):

@@ -15,21 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from reprl.envs import AtariVecEnv, Variant, make_vec_env
-from reprl.evaluation.agents import Agent
+from reprl.envs import AtariVecEnv, make_vec_env
+from reprl.evaluation.agents import Agent, Task
 from reprl.seeding import numpy_stream, stream_seed
 
 FRAME_LIMIT = 108_000  # frames: 30 minutes of play, ALE's usual limit
 STUCK_AFTER = 4_500  # agent steps, 5 minutes of play, without a point or a lost life
-
-
-@dataclass(frozen=True)
-class Task:
-    """One game to play; equal `seed` and `episode` mean the same start and the same uniforms."""
-
-    variant: Variant
-    episode: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -159,8 +150,9 @@ class _Group:
     def send(self, agent: Agent) -> None:
         """Choose the actions and let the emulators play them."""
         uniforms = np.array([slot.uniforms.random() if slot.task else 0.0 for slot in self.slots])
-        actions = np.asarray(agent.act(self.observations, self.env.objects, uniforms), np.int64)
-        self.actions = np.where([slot.task is not None for slot in self.slots], actions, -1)
+        tasks = [slot.task for slot in self.slots]
+        actions = agent.act(self.observations, self.env.objects, uniforms, tasks)
+        self.actions = np.where([task is not None for task in tasks], actions, -1)
         self.env.step_async(self.actions)
 
     def receive(self, waiting: deque[Task]) -> Iterator[Game]:

@@ -1,4 +1,4 @@
-"""Evaluates whole folders: plays what is missing under one protocol and stores it as it completes."""
+"""Evaluates whole folders: plays what is missing under one protocol, stores what is complete."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pandas as pd
 
 from reprl.envs import Variant
 from reprl.evaluation import store
-from reprl.evaluation.agents import Agent
-from reprl.evaluation.arena import Arena, Game, Task
+from reprl.evaluation.agents import Agent, Task
+from reprl.evaluation.arena import Arena, Game
 from reprl.evaluation.meter import Meter
 from reprl.evaluation.runner import distinct_games, fitted, table
 from reprl.evaluation.selection import label

@@ -10,8 +10,8 @@ import pandas as pd
 
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError
-from reprl.evaluation.agents import Agent, RandomAgent, as_agent
-from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game, Task
+from reprl.evaluation.agents import Agent, RandomAgent, Task, as_agent
+from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.selection import expand, label
 
 IDENTITY = (
@@ -65,8 +65,8 @@ def evaluate(
             games.append(game)
             if progress is not None:
                 progress(game)
-    order = {task: i for i, task in enumerate(tasks)}
-    games.sort(key=lambda game: order[game.task])
+    order = {task.key: i for i, task in enumerate(tasks)}
+    games.sort(key=lambda game: order[game.task.key])
     frame = table(games, player, sticky)
     frame.attrs["distinct"] = distinct_games(games)
     return frame

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.errors import UserError
-from reprl.evaluation.arena import Task
+from reprl.evaluation.agents import Task
 from reprl.evaluation.runner import COLUMNS
 from reprl.run_folder import write_atomically
 

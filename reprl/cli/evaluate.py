@@ -1,0 +1,176 @@
+"""`reprl evaluate DIR`: full games on every variant, stored as evaluation/episodes.csv."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprl.cli.arguments import Key, parse
+from reprl.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from reprl.envs import Variant
+    from reprl.evaluation.agents import Agent
+    from reprl.evaluation.targets import Target
+
+HELP = "play full games on variants with trained, random and scripted agents"
+
+KEYS = {
+    "variants": Key(
+        ["suite:published"],
+        "names, name@severity, compositions a+b, suite:NAME or suite:NAME/test",
+        "list",
+    ),
+    "episodes": Key(20, "games on each variant", "int", low=1, high=100_000),
+    "seed": Key(0, "games and actions are drawn from it, alike for all agents", "int", low=0),
+    "severities": Key(None, "play variants that have a severity at each of these", "list"),
+    "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
+    "sticky": Key(0.0, "probability that the console repeats an action", "float", low=0, high=1),
+    "checkpoint": Key("newest", "newest, best or a step"),
+    "agents": Key(
+        ["random"],
+        "players to measure too: random, scripted, scripted@0.8:ball (skill, blind to), none",
+        "list",
+    ),
+    "twin": Key(False, "instead compare what agents make of one game in every picture", "bool"),
+    "steps": Key(400, "steps of the games a twin evaluation looks at", "int", low=1),
+    "n_envs": Key(32, "games at a time", "int", low=1, high=1024),
+    "workers": Key(2, "emulator processes; results do not depend on it", "int", low=0, high=64),
+    "threads": Key(1, "torch's threads", "int", low=1, high=256),
+    "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Evaluate every run of the folder, and the players that stand beside them."""
+    (place,), values = parse("evaluate", arguments, KEYS, "one")
+    from reprl.evaluation.baselines import players
+    from reprl.evaluation.targets import targets
+
+    found, problems = targets(place, values["checkpoint"])
+    game = found[0].config.env.game
+    variants = _variants(values, game)
+    beside = players(values["agents"], game)
+    for problem in problems:
+        print(f"WARNING: {problem}", file=sys.stderr)
+
+    import torch
+
+    torch.set_num_threads(values["threads"])
+    if values["twin"]:
+        return _twins(found, variants, values)
+    return _games(place, found, variants, beside, values)
+
+
+def _variants(values: dict[str, Any], game: str) -> list[Variant]:
+    from reprl.evaluation.selection import expand
+
+    levels = []
+    for text in values["severities"] or []:
+        try:
+            levels.append(float(text))
+        except ValueError:
+            raise UserError(f"severities={text} is not a number from 0 to 1.") from None
+    return expand(values["variants"], levels, game)
+
+
+def _games(
+    place: Path,
+    found: list[Target],
+    variants: list[Variant],
+    beside: dict[str, Callable[[], Agent]],
+    values: dict[str, Any],
+) -> int:
+    import pandas as pd
+
+    from reprl.evaluation.agents import ModelAgent
+    from reprl.evaluation.baselines import baselines_file
+    from reprl.evaluation.campaign import Campaign, Protocol, summary
+    from reprl.evaluation.selection import label
+
+    greedy = values["deterministic"]
+    protocol = Protocol(
+        tuple(variants), values["episodes"], values["seed"], greedy, values["sticky"]
+    )
+    rows: list[pd.DataFrame] = []
+    options = {key: values[key] for key in ("n_envs", "workers", "progress")}
+    with Campaign(protocol, **options) as campaign:
+        for method, make in beside.items():
+            path = baselines_file(place, found[0])
+            rows.append(campaign.measure(path, make, found[0].settings, method=method))
+
+        def play(target: Target) -> pd.DataFrame:
+            def load() -> Agent:
+                model = target.load()
+                labels = target.labels(model.num_timesteps)
+                return ModelAgent(model, deterministic=greedy, labels=labels)
+
+            return campaign.measure(
+                target.folder.path / "evaluation" / "episodes.csv",
+                load,
+                target.settings,
+                method=target.method,
+                step=target.step,
+                deterministic=greedy,
+            ).assign(run=target.folder.path.resolve().name)
+
+        failed = _each(found, play, rows)
+    names = [label(variant) for variant in variants]
+    _show(summary(pd.concat(rows, ignore_index=True), names))
+    if greedy:
+        for name, counts in campaign.distinct.items():
+            _say_distinct(name, counts, values["episodes"])
+    if "original" not in names:
+        print("The gap needs the clean game too: add variants=original.")
+    return 1 if failed else 0
+
+
+def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
+    import pandas as pd
+
+    from reprl.evaluation.twin_folder import looked_at, split, twin_summary
+
+    compared, refused = split(variants)
+    for sentence in refused:
+        print(f"WARNING: {sentence}: skipped.", file=sys.stderr)
+    if not compared:
+        raise UserError("twin evaluation needs a variant that changes only the picture.")
+    keys = ("steps", "seed", "deterministic", "sticky", "workers")
+    options = {key: values[key] for key in keys}
+    rows: list[pd.DataFrame] = []
+    failed = _each(found, lambda target: looked_at(target, compared, **options), rows)
+    _show(twin_summary(pd.concat(rows, ignore_index=True)))
+    return 1 if failed else 0
+
+
+def _each(
+    found: list[Target], measure: Callable[[Target], pd.DataFrame], rows: list[pd.DataFrame]
+) -> int:
+    """Measure every run; in a sweep one that cannot be measured does not stop the others."""
+    failed = 0
+    for target in found:
+        try:
+            rows.append(measure(target))
+        except UserError as error:
+            if len(found) == failed + 1:
+                raise
+            failed += 1
+            print(f"WARNING: {target.folder.path}: {error}", file=sys.stderr)
+    return failed
+
+
+def _show(lines: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
+        numbers = [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
+        print("  ".join(names + numbers))
+
+
+def _say_distinct(name: str, counts: dict[str, int], episodes: int) -> None:
+    parts = ", ".join(f"{variant} {count}" for variant, count in counts.items())
+    print(f"{name}: distinct games among those just played, of {episodes} a variant: {parts}.")

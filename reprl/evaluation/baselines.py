@@ -1,0 +1,49 @@
+"""The players every run is measured against: random and scripted ones, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reprl.envs import ScriptedAgent
+from reprl.errors import UserError, unknown
+from reprl.evaluation.agents import Agent, RandomAgent, ScriptedPlayer
+from reprl.evaluation.targets import Target
+
+NAMES = ("random", "scripted", "none")
+
+
+def players(names: list[str], game: str) -> dict[str, Callable[[], Agent]]:
+    """Method name -> how to make the player, for `random`, `scripted@SKILL:blind+blind`, `none`."""
+    found: dict[str, Callable[[], Agent]] = {}
+    for text in names:
+        head, _, blind = text.partition(":")
+        name, _, skill = head.partition("@")
+        if name not in NAMES or (name != "scripted" and text != name):
+            raise unknown("value of agents", text, NAMES)
+        if name == "random":
+            found["random"] = RandomAgent
+        elif name == "scripted":
+            if game != "breakout":
+                raise UserError(f"agents={text}: the scripted player knows Breakout, not '{game}'.")
+            agent = ScriptedAgent(_skill(text, skill), [b for b in blind.split("+") if b])
+            found[str(ScriptedPlayer(agent).labels["method"])] = _maker(agent)
+    return found
+
+
+def baselines_file(place: Path, target: Target) -> Path:
+    """Beside the runs of a sweep, or inside a run: where the report looks for them."""
+    is_sweep = not (place / "run.json").is_file() and not (place / "manifest.json").is_file()
+    home = place if is_sweep else target.folder.path
+    return home / "baselines" / "evaluation" / "episodes.csv"
+
+
+def _maker(agent: ScriptedAgent) -> Callable[[], Agent]:
+    return lambda: ScriptedPlayer(agent)
+
+
+def _skill(text: str, skill: str) -> float:
+    try:
+        return float(skill) if skill else 1.0
+    except ValueError:
+        raise UserError(f"agents={text}: the skill '{skill}' must be a number.") from None
