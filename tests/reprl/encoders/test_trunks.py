@@ -51,16 +51,21 @@ def test_gradients_equal_sb3s_bit_for_bit():
         assert (a.grad is None and b.grad is None) or torch.equal(a.grad, b.grad)
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """The parameters of a policy without a mask, and what is drawn next."""
+    return policy(Nature).state_dict(), torch.rand(3)
+
+
 @pytest.mark.parametrize("name", [n for n in names("attention") if n != "none"])
-def test_a_mask_leaves_trunk_and_heads_as_they_were(name):
-    plain, masked = policy(Nature), policy(Nature, attention=resolve("attention", name))
-    after = torch.rand(3)
-    policy(Nature)
-    assert torch.equal(after, torch.rand(3))  # also what is drawn later: the sampled actions
-    extra = set(masked.state_dict()) - set(plain.state_dict())
+def test_a_mask_leaves_trunk_and_heads_as_they_were(name, plain):
+    parameters, drawn = plain
+    masked = policy(Nature, attention=resolve("attention", name))
+    assert torch.equal(drawn, torch.rand(3))  # the stream that actions will be sampled from
+    extra = set(masked.state_dict()) - set(parameters)
     assert extra
     assert all("attention" in key for key in extra)
-    for key, value in plain.state_dict().items():
+    for key, value in parameters.items():
         assert torch.equal(value, masked.state_dict()[key]), key
 
 
