@@ -23,6 +23,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from reprl.errors import UserError, nearest
 
@@ -47,7 +48,7 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
             chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
             keys = [key for key in composed if key != "hydra"]
             values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise _explain(error, overrides, dirs) from error
     assert isinstance(values, dict)
     assert isinstance(chosen, dict)
@@ -158,8 +159,9 @@ def _refuse_sweep(override: Override) -> None:
 
 def _check_choice(override: Override, dirs: list[Path]) -> None:
     group, value = override.key_or_group, override.value()
-    if value is None or override.is_delete():
+    if override.is_delete():
         return
+    value = "null" if value is None else value
     offered = options(group, dirs)
     if str(value) not in offered:
         raise UserError(

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
@@ -127,13 +128,18 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     config_dirs = list(config_dirs)
     values = compose(overrides, config_dirs)
     chosen = selections(overrides, config_dirs)
-    declared = flatten(compose(chosen, config_dirs)) if chosen != overrides else {}
+    declared = _declared_values(tuple(chosen), tuple(config_dirs))
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
         was = declared.get(key)
         if isinstance(was, int | float) and not isinstance(was, bool) and value is not None:
             number_of(key, value)
     return check(values)
+
+
+@lru_cache(maxsize=64)
+def _declared_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict[str, Any]:
+    return flatten(compose(list(chosen), config_dirs))
 
 
 def check(values: Mapping[str, Any]) -> Config:

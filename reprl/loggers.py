@@ -128,7 +128,7 @@ class WandbSink:
             return self.start(**self.arguments)
         import wandb
 
-        return wandb.init(**self.arguments, settings=wandb.Settings(silent=True))
+        return wandb.init(**self.arguments, settings=wandb.Settings(silent=True, console="off"))
 
     def _attach(self, run: Any) -> None:
         """Videos as media, the newest checkpoint as an artifact."""

@@ -131,7 +131,7 @@ def rewind_csv(path: Path, step: int) -> None:
 
 def _text(columns: list[str], rows: Iterable[Mapping[str, Any]], *, header: bool) -> str:
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(buffer, columns, "", "ignore", lineterminator="\n")
     if header:
         writer.writeheader()
     for row in rows:

@@ -179,8 +179,10 @@ def check_writable(config: Config) -> None:
     existing = final.absolute()
     while not existing.exists():
         existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"run_dir={final} cannot be written: no permission in {existing}.")
+    try:  # permission bits do not tell: a full disk, a read-only mount, a virtual file system
+        os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
+    except OSError as error:
+        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from None
 
 
 def previous(folder: RunFolder) -> RunFolder | None:

@@ -1,0 +1,186 @@
+"""Metrics and loggers: averages survive a checkpoint, wandb files read back, dead ones are lost."""
+
+import io
+import json
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wandb.proto import wandb_internal_pb2
+
+from reprl.loggers import TensorBoardSink, WandbSink, rewind_tensorboard
+from reprl.metrics import Averages, CsvSink, read_rows, rewind_csv
+from reprl.progress import Moment, Progress, alarms, duration, line
+
+BLOCK = 32768
+
+
+def records(path: Path) -> Iterator[Any]:
+    """The records of a .wandb file: LevelDB's log format, chunks in blocks of 32 kB."""
+    data, position, parts = path.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        room = BLOCK - position % BLOCK
+        if room < 7:
+            position += room
+            continue
+        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        if kind == 0:
+            position += room
+            continue
+        parts += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last of several
+            yield wandb_internal_pb2.Record.FromString(parts)
+            parts = b""
+
+
+def test_averages_between_two_rows_survive_as_plain_data() -> None:
+    averages = Averages()
+    averages.add({"loss": 1.0, "train/n_updates": 3, "text": "no number"})
+    averages = Averages(json.loads(json.dumps(averages.state())))
+    averages.add({"loss": 4.0, "train/n_updates": 4})
+    assert averages.take() == {"loss": 2.5, "train/n_updates": 4.0}
+    assert averages.take() == {}
+
+
+def test_a_column_that_appears_later_widens_the_file_and_rewinds(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    sink = CsvSink(path)
+    sink.write(1, {"a": 0.1 + 0.2})
+    sink.write(2, {"a": 2.0, "b": float("nan")})
+    text = "step,a,b\n1,0.30000000000000004,\n2,2.0,nan\n"
+    assert path.read_text() == text
+    rewind_csv(path, 1)
+    assert path.read_text() == "step,a\n1,0.30000000000000004\n"
+    CsvSink(path).write(2, {"a": 2.0, "b": float("nan")})
+    assert path.read_text() == text
+    path.write_text(text + "3,9")
+    assert [row["step"] for row in read_rows(path)] == ["1", "2"]
+    rewind_csv(path, 0)
+    assert not path.exists()
+
+
+def test_tensorboard_is_rewound_even_from_a_cut_file(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    sink = TensorBoardSink(tmp_path)
+    for step in (10, 20, 30):
+        sink.write(step, {"loss": step / 10, "bad": float("nan")})
+    sink.close()
+    [path] = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-3])
+    rewind_tensorboard(tmp_path, 20)
+    events = EventAccumulator(str(tmp_path), purge_orphaned_data=False)
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(10, 1.0), (20, 2.0)]
+    assert events.Tags()["scalars"] == ["loss"]
+
+
+def test_wandb_offline_files_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    checkpoint = tmp_path / "checkpoints" / "000000000020"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{}")
+    (tmp_path / "config.yaml").write_text("seed: 0\n")
+    settings = {"config": {"algo": {"gamma": 0.99}}, "group": "a sweep", "tags": ["ppo"]}
+    sink = WandbSink(tmp_path, mode="offline", identity="abc123", settings=settings)
+    for step in (10, 20):
+        sink.write(step, {"train/loss": step / 100})
+    sink.close()
+    assert sink.lost is None
+    [file] = (tmp_path / "wandb").glob("offline-run-*/run-abc123.wandb")
+    found = list(records(file))
+    for _ in range(100):  # wandb's service writes the end of the file on its own time
+        if any(r.HasField("exit") for r in found):
+            break
+        time.sleep(0.1)
+        found = list(records(file))
+    rows = [
+        {"".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
+        for r in found
+        if r.HasField("history")
+    ]
+    assert [(row["step"], row["train/loss"]) for row in rows] == [(10, 0.1), (20, 0.2)]
+    [run] = [r.run for r in found if r.HasField("run")][:1]
+    assert run.run_group == "a sweep"
+    assert list(run.tags) == ["ppo"]
+    config = {u.key: json.loads(u.value_json) for u in run.config.update}
+    assert config["algo"] == {"gamma": 0.99}
+    artifacts = [r.artifact.name for r in found if r.HasField("artifact")]
+    artifacts += [
+        r.request.log_artifact.artifact.name
+        for r in found
+        if r.HasField("request") and r.request.HasField("log_artifact")
+    ]
+    assert "checkpoint-abc123" in artifacts
+
+
+@pytest.mark.parametrize("trouble", ["init", "log", "hang"])
+def test_a_dead_or_slow_wandb_never_stops_training(
+    trouble: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = threading.Event()
+
+    class Run:
+        id = "x"
+
+        def log(self, *_: Any, **__: Any) -> None:
+            if trouble == "hang":
+                release.wait(20)
+            raise BrokenPipeError("the service process is gone")
+
+    def start(**_: Any) -> Run:
+        if trouble == "init":
+            raise RuntimeError("no network\nand a second line")
+        return Run()
+
+    sink = WandbSink(tmp_path, mode="online", identity="x", settings={}, start=start, patience=0.2)
+    began = time.monotonic()
+    for step in range(100):
+        sink.write(step, {"loss": 0.0})
+    sink.close()
+    assert time.monotonic() - began < 5
+    error = capsys.readouterr().err
+    release.set()
+    assert error.count("WARNING: wandb is lost") == 1
+    assert error.count("\n") == 1
+
+
+def test_alarms_name_what_left_its_range() -> None:
+    healthy = {"train/approx_kl": 0.006, "train/entropy_loss": -1.2}
+    assert alarms(healthy, 4, 0.5) == []
+    for change, says in (
+        ({"train/approx_kl": 0.05}, "KL 0.050"),
+        ({"train/clip_fraction": 0.6}, "60% of the updates"),
+        ({"train/entropy_loss": -0.01}, "stopped exploring"),
+        ({"train/explained_variance": -0.5}, "value head"),
+        ({"encoder/dead_units": 0.9}, "never fire"),
+    ):
+        [found] = alarms(healthy | change, 4, 0.5)
+        assert says in found
+    assert alarms({"train/explained_variance": -0.5}, 4, 0.01) == []
+
+
+def test_the_line_and_the_live_view_hold_the_same_facts() -> None:
+    from rich.console import Console
+
+    values = {"rollout/score": 12.5, "train/approx_kl": 0.012, "loss/contrastive": 3.25}
+    shares = {"env": 0.3, "forward": 0.1, "update": 0.5, "other": 0.1}
+    moment = Moment(500, 2000, 300.0, shares, values, ["KL 0.050 is high"])
+    console = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
+    with Progress("run", console=console) as progress:
+        progress.show(moment, row=True)
+    pages = (console.export_text(), line(moment))
+    for page in pages:
+        for fact in ("500", "2,000", "300", "5s", "score", "12.5", "0.012", "contrastive", "3.25"):
+            assert fact in page, (fact, page)
+        assert "update 50%" in page
+        assert "KL 0.050 is high" in page
+
+
+def test_durations_read_like_speech() -> None:
+    assert [duration(s) for s in (42, 720, 11_100, 187_200)] == ["42s", "12m", "3h 05m", "2d 4h"]

@@ -1,0 +1,244 @@
+"""Training runs on real Breakout, small: exact resume, branching, failures, what a folder holds."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import stable_baselines3
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from reprl import checkpoint
+from reprl.algorithms import Diverged
+from reprl.algorithms.agent import Agent
+from reprl.cli import main
+from reprl.envs import make_vec_env
+from reprl.export import copy_to_sb3, load_module
+from reprl.run_folder import open_run
+from reprl.session import Session
+
+TINY = [
+    "threads=1",
+    "device=cpu",
+    "progress=off",
+    "env.n_envs=2",
+    "env.max_frames=1000",
+    "algo.n_steps=16",
+    "algo.batch_size=16",
+    "algo.n_epochs=1",
+    "encoder.features_dim=16",
+    "total_steps=192",
+    "checkpoint.every=64",
+    "log.every=48",
+    "eval.every=96",
+    "eval.episodes=1",
+    "eval.variants=[original]",
+]
+LAST = "000000000192"
+
+
+def train(place: Path, *more: str) -> int:
+    return main(["train", *TINY, f"run_dir={place}", *more])
+
+
+def same_runs(a: Path, b: Path) -> bool:
+    """Equal in the sense of the design: files of the last checkpoint, and metrics without time."""
+    for file in checkpoint.FILES:
+        first, second = (p / "checkpoints" / LAST / file for p in (a, b))
+        assert first.read_bytes() == second.read_bytes(), file
+    assert (a / "config.yaml").read_bytes() == (b / "config.yaml").read_bytes()
+    rows = [pd.read_csv(p / "metrics.csv") for p in (a, b)]
+    rows = [frame[[c for c in frame if not c.startswith("time/")]] for frame in rows]
+    pd.testing.assert_frame_equal(*rows, check_exact=True)
+    games = [p / "evaluation" / "validation.csv" for p in (a, b)]
+    return games[0].read_bytes() == games[1].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    place = tmp_path_factory.mktemp("whole") / "run"
+    assert train(place) == 0
+    return place
+
+
+@pytest.fixture
+def signal_at(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Send this process a signal in the middle of update number `update`."""
+    plan = {"update": 3, "number": signal.SIGTERM}
+    original, count = Session.take_numbers, [0]
+
+    def take(session: Session) -> None:
+        count[0] += 1
+        if count[0] == plan["update"]:
+            os.kill(os.getpid(), plan["number"])
+        original(session)
+
+    monkeypatch.setattr(Session, "take_numbers", take)
+    return plan
+
+
+def test_a_run_folder_is_self_contained(whole: Path) -> None:
+    record = json.loads((whole / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert record["config_hash"] == open_run(whole).config().hash
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["command"][:2] == ["reprl", "train"]
+    metrics = pd.read_csv(whole / "metrics.csv")
+    assert metrics["step"].tolist() == [64, 96, 160, 192]  # rollouts of 32 crossing 48s and 96s
+    assert {"train/loss", "rollout/score", "time/elapsed", "validation/score"} <= set(metrics)
+    assert checkpoint.steps(whole)[-1] == 192
+    assert record["best"]["step"] in checkpoint.steps(whole)
+    games = pd.read_csv(whole / "evaluation" / "validation.csv")
+    assert games.groupby("step")["episode_return"].mean().max() == record["best"]["score"]
+    assert main(["verify", str(whole)]) == 0
+
+
+def test_validation_does_not_touch_training(whole: Path, tmp_path: Path) -> None:
+    assert train(tmp_path / "run", "eval.every=0") == 0
+    for file in ("parameters.safetensors", "optimizer.safetensors", "state.safetensors"):
+        ours = tmp_path / "run" / "checkpoints" / LAST / file
+        assert ours.read_bytes() == (whole / "checkpoints" / LAST / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("number", "update", "code"),
+    [(signal.SIGTERM, 1, 143), (signal.SIGINT, 4, 130), (signal.SIGUSR2, 3, 143)],
+)
+def test_a_signal_leaves_a_run_that_resumes_exactly_even_when_moved(
+    whole: Path, tmp_path: Path, signal_at: dict[str, int], number: int, update: int, code: int
+) -> None:
+    signal_at.update(number=number, update=update)
+    assert train(tmp_path / "run") == code
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "interrupted"
+    assert signal.Signals(number).name in record["reason"]
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    assert main(["resume", str(tmp_path / "moved")]) == 0
+    assert same_runs(tmp_path / "moved", whole)
+
+
+def test_what_lies_beyond_the_checkpoint_is_written_once(whole: Path, tmp_path: Path) -> None:
+    # as after a SIGKILL between two checkpoints: rows and events go further than the state
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    shutil.rmtree(place / "checkpoints" / LAST)
+    assert checkpoint.steps(place)[-1] < 192
+    with open(place / "metrics.csv", "a") as file:
+        file.write("999,0.1,")  # a line cut short
+    open_run(place).update(status="running")
+    assert open_run(place).status() == "killed"
+    assert main(["resume", str(place)]) == 0
+    assert same_runs(place, whole)
+    events = EventAccumulator(str(place / "tensorboard"), purge_orphaned_data=False)
+    events.Reload()
+    assert [e.step for e in events.Scalars("train/loss")] == [64, 96, 160, 192]
+
+
+def test_a_damaged_newest_checkpoint_costs_only_itself(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    (place / "checkpoints" / LAST / "optimizer.safetensors").write_bytes(b"damaged")
+    open_run(place).update(status="interrupted")
+    assert main(["verify", str(place)]) == 1
+    assert "DAMAGED: optimizer.safetensors does not match" in capsys.readouterr().out
+    assert main(["resume", str(place)]) == 0
+    assert "WARNING: checkpoint" in capsys.readouterr().err
+    assert same_runs(place, whole)
+
+
+def test_a_branch_with_the_parents_settings_goes_the_same_way(whole: Path, tmp_path: Path) -> None:
+    middle = checkpoint.steps(whole)[-2]
+    assert train(tmp_path / "run", f"parent={whole}@{middle}") == 0
+    for file in ("parameters.safetensors", "optimizer.safetensors"):
+        ours = tmp_path / "run" / "checkpoints" / LAST / file
+        assert ours.read_bytes() == (whole / "checkpoints" / LAST / file).read_bytes()
+    assert pd.read_csv(tmp_path / "run" / "metrics.csv")["step"].min() > middle
+
+
+def test_a_branch_into_another_variant_begins_with_the_weights(whole: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    more = ["env.variant=green_lines", "total_steps=32", "eval.every=0", "algo.learning_rate=1e-9"]
+    assert train(place, f"parent={whole}", *more) == 0
+    ours, theirs = checkpoint.read(place), checkpoint.read(whole)
+    assert ours.step == 32
+    for name, tensor in theirs.parameters.items():
+        torch.testing.assert_close(ours.parameters[name], tensor, rtol=0, atol=1e-6)
+
+
+def test_another_architecture_is_refused_by_name(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path / "run", f"parent={whole}", "encoder.features_dim=8") == 2
+    error = capsys.readouterr().err
+    assert "of another architecture" in error
+    assert "(16," in error
+    assert "(8," in error
+    assert train(tmp_path / "run", f"parent={whole}@12") == 2
+    assert "no checkpoint at step 12: choose from" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_divergence_is_a_failed_run_with_a_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Agent.train
+
+    def diverge(agent: Agent) -> None:
+        if agent.num_timesteps > 64:
+            raise Diverged("value", float("nan"), agent.num_timesteps)
+        original(agent)
+
+    monkeypatch.setattr(Agent, "train", diverge)
+    assert train(tmp_path / "run", "eval.every=0") == 1
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["reason"].startswith("diverged: 'value' became nan at step 96")
+    assert f"parent={tmp_path / 'run'}@64" in capsys.readouterr().err
+
+
+def test_a_folder_has_one_writer(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_run(whole).lock():
+        assert main(["resume", str(whole)]) == 2
+    assert "another process is writing" in capsys.readouterr().err
+    assert main(["resume", str(whole)]) == 0  # finished: nothing to do
+
+
+def test_weights_leave_as_a_torch_module_and_into_stock_sb3(whole: Path) -> None:
+    module = load_module(whole)
+    images = torch.randint(256, (3, 4, 84, 84), dtype=torch.uint8)
+    logits, values = module(images)
+    assert logits.shape == (3, 4)
+    assert values.shape == (3,)
+    env = make_vec_env(n_envs=1)
+    arguments = {"features_extractor_kwargs": {"features_dim": 16}}
+    stock = stable_baselines3.PPO("CnnPolicy", env, n_steps=8, policy_kwargs=arguments)
+    copy_to_sb3(whole, stock)
+    distribution = stock.policy.get_distribution(images)
+    torch.testing.assert_close(distribution.distribution.logits, logits, rtol=0, atol=0)
+    torch.testing.assert_close(
+        stock.policy.predict_values(images).flatten(), values, rtol=0, atol=0
+    )
+
+
+def test_small_commands_read_run_folders(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(whole, other)
+    text = (other / "config.yaml").read_text().replace("seed: 0", "seed: 7")
+    (other / "config.yaml").write_text(text)
+    assert main(["diff", str(whole), str(other)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["seed", "0", "7"]
+    assert main(["runs", f"place={tmp_path}"]) == 0
+    assert "finished" in capsys.readouterr().out
+    assert main(["verify", str(other)]) == 1
+    assert "CHANGED" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "not a run folder" in capsys.readouterr().err
