@@ -52,15 +52,8 @@ def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[s
         items = [p for p in data["points"][name] if p["method"] in trained]
         if items:
             yield name, dot_figure(items, data["variants"], styles, label)
-    for measure, label in data["measures"].items():
-        items = [
-            dict(zip(("value", "low", "high"), row[measure], strict=True))
-            | {"method": row["method"], "variant": row["variant"]}
-            for row in data["twin"]
-            if row[measure][0] is not None
-        ]
-        if items:
-            yield f"twin_{measure}", dot_figure(items, data["variants"], styles, label)
+    if data["twin"]:
+        yield "twin", twin_figure(data, styles)
     for curve in dict.fromkeys(s["curve"] for s in data["severity"]):
         series = [s for s in data["severity"] if s["curve"] == curve and s["method"] in trained]
         if series:
@@ -74,27 +67,62 @@ def dot_figure(
     items: list[dict[str, Any]], variants: list[str], styles: dict[str, Style], label: str
 ) -> Figure:
     """Variants as rows, one dot with its interval per method."""
-    rows = [v for v in variants if any(i["variant"] == v for i in items)]
-    methods = [m for m in styles if any(i["method"] == m for i in items)]
+    rows, methods = _present(items, variants, styles)
     figure = Figure(figsize=(6.3, 0.8 + len(rows) * (0.22 + 0.16 * len(methods))))
     axes = figure.subplots()
+    _dots(axes, items, rows, methods, styles)
+    axes.set_xlabel(label)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return figure
+
+
+def twin_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
+    """All measures of the twin evaluation side by side."""
+    rows, methods = _present(data["twin"], data["variants"], styles)
+    measures = [m for m in data["measures"] if any(t[m][0] is not None for t in data["twin"])]
+    height = 0.8 + len(rows) * (0.22 + 0.16 * len(methods))
+    figure = Figure(figsize=(2.2 * len(measures), height))
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        items = [
+            dict(zip(("value", "low", "high"), row[measure], strict=True))
+            | {"method": row["method"], "variant": row["variant"]}
+            for row in data["twin"]
+        ]
+        _dots(axes, items, rows, methods, styles)
+        axes.set_xlabel(measure.replace("_", " "))
+    panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return figure
+
+
+def _present(
+    items: list[dict[str, Any]], variants: list[str], styles: dict[str, Style]
+) -> tuple[list[str], list[str]]:
+    rows = [v for v in variants if any(i["variant"] == v for i in items)]
+    return rows, [m for m in styles if any(i["method"] == m for i in items)]
+
+
+def _dots(
+    axes: Any,
+    items: list[dict[str, Any]],
+    rows: list[str],
+    methods: list[str],
+    styles: dict[str, Style],
+) -> None:
     for m, method in enumerate(methods):
         style = styles[method]
-        own = {i["variant"]: i for i in items if i["method"] == method}
         shift = (m - (len(methods) - 1) / 2) * 0.7 / len(methods)
-        for row, variant in enumerate(rows):
-            if variant in own and own[variant]["value"] is not None:
-                item = own[variant]
-                if item["low"] is not None:
-                    ends = [item["low"], item["high"]]
-                    axes.plot(ends, [row + shift] * 2, color=style.light, alpha=0.5, lw=1.5)
-                axes.plot(item["value"], row + shift, style.marker, color=style.light, ms=5)
-        axes.plot([], [], style.marker, color=style.light, label=_text(method))
+        own = [i for i in items if i["method"] == method and i["value"] is not None]
+        own = [i for i in own if i["variant"] in rows]
+        y = [rows.index(i["variant"]) + shift for i in own]
+        ends = [(i["low"], i["high"], at) for i, at in zip(own, y, strict=True)]
+        lines = [e for e in ends if e[0] is not None and e[1] is not None]
+        low, high, at = zip(*lines, strict=True) if lines else ((), (), ())
+        axes.hlines(at, low, high, color=style.light, alpha=0.5, lw=1.5)
+        x = [i["value"] for i in own]
+        axes.plot(x, y, style.marker, color=style.light, ms=5, label=_text(method))
     axes.set_yticks(range(len(rows)), [_text(r) for r in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel(label)
-    figure.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-    return figure
 
 
 def line_figure(

@@ -40,7 +40,9 @@ PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
 FEW = 6  # commands shown before the rest is folded away
 
 
-def write_report(folders: Iterable[Path | str], out: Path | str = "report") -> tuple[Path, Results]:
+def write_report(
+    folders: Iterable[Path | str], out: Path | str = "report", *, figures: bool = True
+) -> tuple[Path, Results]:
     """Collect the folders and write report.html, tables/ and figures/ below `out`."""
     target = Path(out)
     if target.exists() and not target.is_dir():
@@ -57,7 +59,8 @@ def write_report(folders: Iterable[Path | str], out: Path | str = "report") -> t
             markdown.write_text(table.markdown(), encoding="utf-8")
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
-        save_figures(data, looks, target / "figures")
+        if figures:
+            save_figures(data, looks, target / "figures")
     except OSError as error:
         raise UserError(f"out={out} cannot be written: {error.strerror}.") from error
     return target / "report.html", results

@@ -5,7 +5,10 @@ from __future__ import annotations
 from reprl.cli.arguments import Key, parse
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
-KEYS = {"out": Key("report", "folder for report.html, tables/ and figures/")}
+KEYS = {
+    "out": Key("report", "folder for report.html, tables/ and figures/"),
+    "figures": Key(True, "also draw the plots as SVG and PDF files", "bool"),
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -13,7 +16,7 @@ def run(arguments: list[str]) -> int:
     folders, values = parse("report", arguments, KEYS, "many")
     from reprl.analysis.report import write_report
 
-    path, results = write_report(folders, values["out"])
+    path, results = write_report(folders, values["out"], figures=values["figures"])
     for warning in results.warnings:
         print(f"note: {warning}")
     size = path.stat().st_size / 1e6

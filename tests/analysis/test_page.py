@@ -1,0 +1,179 @@
+"""The page in a real browser: sort, choose a variant, switch methods; no request, no error."""
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from reprl.analysis.report import write_report
+
+
+def load(name: str) -> ModuleType:
+    path = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"analysis_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+browser = load("browser")
+pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, _ = write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Any]:
+    page = browser.Page()
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(shared: Any, report: Path) -> Iterator[Any]:
+    """A freshly opened report; whatever a test does must leave no request and no error."""
+    shared.requests.clear()
+    shared.errors.clear()
+    shared.resize(1280)
+    shared.open(report)
+    yield shared
+    assert shared.errors == []
+    assert [r for r in shared.requests if not r.startswith(("data:", report.as_uri()))] == []
+
+
+COLUMN = "[...document.querySelectorAll('#table-scores tbody tr')].map(r => r.cells[{}].innerText)"
+
+
+def click_heading(page: Any, table: str, index: int) -> None:
+    page.run(f"document.querySelectorAll('#table-{table} th button')[{index}].click()")
+
+
+def test_every_plot_is_drawn(page: Any) -> None:
+    boxes = page.run("document.querySelectorAll('[data-plot]').length")
+    assert boxes == 6
+    assert page.run("document.querySelectorAll('[data-plot] > svg').length") == boxes
+    assert page.run("document.querySelectorAll('[data-plot=points] path.mark').length") == 8
+    assert "NaN" not in page.run("document.querySelector('main').innerHTML")
+
+
+def test_tables_sort_by_number_and_by_name(page: Any) -> None:
+    methods = COLUMN.format(0)
+    click_heading(page, "scores", 2)
+    by_score = page.run(methods)
+    assert by_score[-2:] == ["ppo nature", "random"]
+    assert by_score[0].startswith("scripted")
+    heading = "document.querySelectorAll('#table-scores th')[2].getAttribute('aria-sort')"
+    assert page.run(heading) == "descending"
+    click_heading(page, "scores", 2)
+    assert page.run(methods)[:2] == ["random", "ppo nature"]
+    assert page.run(heading) == "ascending"
+    click_heading(page, "scores", 0)
+    assert page.run(methods) == sorted(by_score)
+
+
+def test_missing_numbers_sort_last_either_way(page: Any) -> None:
+    page.run("chooseVariant('*')")
+    column = "[...document.querySelectorAll('#table-gap tbody tr')].map(r => r.cells[6].innerText)"
+    for _ in range(2):
+        click_heading(page, "gap", 6)
+        values = page.run(column)
+        missing = values.count("–")
+        assert missing == 8
+        assert values[-missing:] == ["–"] * missing
+
+
+def choose(page: Any, variant: str) -> None:
+    page.run(
+        "(() => { const s = document.getElementById('variant'); "
+        f"s.value = '{variant}'; s.dispatchEvent(new Event('change')); }})()"
+    )
+
+
+SHOWN = "[...document.querySelectorAll('{} [data-variant]')].filter(e => !e.hidden)"
+
+
+def test_choosing_a_variant_changes_tables_plots_and_pictures(page: Any) -> None:
+    assert page.run("document.getElementById('variant').value") == "green_lines"
+    pictures = SHOWN.format(".gallery") + ".map(f => f.querySelector('img').naturalWidth)"
+    assert page.run(pictures) == [492, 492, 492]
+    choose(page, "diagonals")
+    rows = SHOWN.format("#table-gap tbody") + ".map(e => e.dataset.variant)"
+    assert set(page.run(rows)) == {"diagonals"}
+    assert page.run(pictures) == []
+    assert page.run("!document.getElementById('gallery-empty').hidden")
+    assert page.run("document.querySelector('.chosen').innerText") == "diagonals"
+    assert page.run("document.getElementById('variant-one').value") == "diagonals"
+    assert "diagonals" in page.run("document.querySelector('[data-plot=slopes]').textContent")
+    choose(page, "*")
+    assert len(page.run(rows)) == 5 * 8
+
+
+def test_choosing_what_a_plot_shows(page: Any) -> None:
+    axis = "document.querySelector('[data-plot=points] .axis').textContent"
+    assert page.run(axis).startswith("retention")
+    page.run("document.querySelector('[data-choice=points] button[value=gap]').click()")
+    assert page.run(axis).startswith("gap")
+    twin = "document.querySelector('[data-plot=twin] .axis').textContent"
+    assert "JS divergence" in page.run(twin)
+    page.run("document.querySelector('[data-choice=measure] button[value=flip]').click()")
+    assert "flipped" in page.run(twin)
+
+
+def test_methods_switch_on_and_off(page: Any) -> None:
+    marks = "document.querySelectorAll('[data-plot=points] path.mark').length"
+    page.run("document.querySelector('button.chip').click()")
+    assert page.run(marks) == 4
+    page.run("[...document.querySelectorAll('button.chip')].slice(1, 2).forEach(c => c.click())")
+    assert "switched off" in page.run("document.querySelector('[data-plot=points]').innerText")
+
+
+def test_hovering_shows_the_numbers(page: Any) -> None:
+    page.run(
+        "document.querySelector('[data-plot=points] .hit').dispatchEvent("
+        "new PointerEvent('pointerover', {bubbles: true, clientX: 300, clientY: 300}))"
+    )
+    tip = page.run("document.getElementById('tip').innerText")
+    assert tip.startswith("ppo nature on constant_rectangle")
+    assert "3 seeds" in tip
+    page.run(
+        "document.querySelector('[data-plot=learning] .hit').dispatchEvent("
+        "new PointerEvent('pointermove', {bubbles: true, clientX: 400, clientY: 300}))"
+    )
+    assert "training steps" in page.run("document.getElementById('tip').innerText")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_never_scrolls_sideways(page: Any, width: int) -> None:
+    page.resize(width)
+    page.run("new Promise((done) => setTimeout(done, 150))")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    plots = "Math.max(...[...document.querySelectorAll('.plot svg')].map(s => s.clientWidth))"
+    assert page.run(plots) <= width
+    too_small = "[...document.querySelectorAll('.tick')].some(t => t.getBBox().height < 9)"
+    assert not page.run(too_small)
+
+
+def test_names_with_html_do_nothing(sweep: Path, tmp_path: Path, shared: Any) -> None:
+    runs = Path(shutil.copytree(sweep, tmp_path / "runs"))
+    load("test_report").evil_names(runs)
+    path, _ = write_report([runs], tmp_path / "out", figures=False)
+    shared.requests.clear()
+    shared.errors.clear()
+    shared.open(path)
+    shared.run("chooseVariant('*')")
+    assert shared.run("document.querySelectorAll('img[src=x]').length") == 0
+    assert shared.run("document.querySelectorAll('script').length") == 2
+    assert shared.errors == []
+    assert [r for r in shared.requests if not r.startswith(("data:", path.as_uri()))] == []
