@@ -37,7 +37,9 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if not isinstance(spec, Mapping):
         raise UserError(f"{group} must be a name or a mapping with _target_, got {spec!r}.")
     plain = {str(k): v for k, v in spec.items()}
-    return plain if plain.get("_target_") else None
+    if "_target_" not in plain:
+        raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
+    return plain if plain["_target_"] else None
 
 
 def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
