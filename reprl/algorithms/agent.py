@@ -13,20 +13,27 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.preprocessing import (
+    is_image_space,
+    is_image_space_channels_first,
+)
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from reprl import registry
-from reprl.algorithms.capture import Captured, Stored, capture, restore
+from reprl.algorithms.collect import collect
 from reprl.algorithms.extras import Extras
+from reprl.algorithms.fast import FusedRMSprop, Network, fuse
+from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.journal import Journal, Timings
 from reprl.algorithms.memory import RolloutMemory
-from reprl.algorithms.objectives import Objective
-from reprl.algorithms.plain import encode
+from reprl.algorithms.objectives import Objective, evaluate
+from reprl.algorithms.resumable import Resumable
 from reprl.algorithms.specs import Auxiliary, Specs, build_encoder, resolve
 from reprl.algorithms.update import Coefficients, Update
+from reprl.algorithms.watch import watch
 from reprl.errors import UserError, unknown
+from reprl.instruments import MaskMonitor
 from reprl.schedules import is_spec, schedule
 
 MODES = ("plain", "fast")
@@ -38,7 +45,7 @@ OPTIMIZERS = {
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")
 
 
-class Agent(OnPolicyAlgorithm):
+class Agent(Resumable):
     """Mixed in before SB3's A2C or PPO; adds the extras and replaces `train`."""
 
     stock: ClassVar[type[OnPolicyAlgorithm]]  # the SB3 algorithm this one extends
@@ -82,7 +89,8 @@ class Agent(OnPolicyAlgorithm):
         self._captured_threads: int | None = None
         self._log: dict[str, list[Any]] = {}
         self.compile = compile and mode == "fast"
-        self.compiled: bool | None = False if not self.compile else None  # None: not yet known
+        self.network: Network | None = None  # the fast mode's forward pass
+        self.monitor = MaskMonitor()
         self._stream_seed = secrets.randbits(32)
         self.timings = Timings()
         bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
@@ -98,10 +106,9 @@ class Agent(OnPolicyAlgorithm):
         for name in ("ent_coef", "vf_coef"):
             if callable(passed[name]):
                 passed[name] = passed[name](1.0)
-        if passed["rollout_buffer_class"] is None:
-            passed["rollout_buffer_class"] = RolloutMemory
-        elif self.specs != Specs() or mode == "fast":
-            raise UserError("rollout_buffer_class cannot be combined with extras or mode=fast.")
+        if passed["rollout_buffer_class"] is not None:
+            raise UserError("rollout_buffer_class cannot be chosen: reprl brings its own memory.")
+        passed["rollout_buffer_class"] = FrameMemory if mode == "fast" else RolloutMemory
         self.action_meanings: list[str] | None = None  # what the environment calls its actions
         super().__init__(env=env, **passed)
 
@@ -133,9 +140,17 @@ class Agent(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         if isinstance(self.observation_space, spaces.Dict):
             raise UserError("reprl's algorithms take one observation array, not a dict of them.")
+        if self.mode == "fast":
+            self._require_pictures()
         if (meanings := getattr(self.env, "action_meanings", None)) is not None:
             self.action_meanings = list(meanings)
         super()._setup_model()
+        if self.mode == "fast":
+            self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.policy.optimizer = fuse(self.policy.optimizer)
+            self.network = Network(self.policy, compile=self.compile)
+            assert isinstance(self.rollout_buffer, FrameMemory)
+            self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
         self.extras = Extras(
             specs=self.specs,
             policy=self.policy,
@@ -157,7 +172,24 @@ class Agent(OnPolicyAlgorithm):
             extras=self.extras,
             memory=self.rollout_buffer,
             max_grad_norm=self.max_grad_norm,
+            evaluate=evaluate if self.network is None else self.network.evaluate,
         )
+
+    def _require_pictures(self) -> None:
+        space = self.observation_space
+        pictures = is_image_space(space) and is_image_space_channels_first(space)  # type: ignore[arg-type]
+        actions = isinstance(self.action_space, spaces.Discrete)
+        shared = self.policy_kwargs.get("share_features_extractor", True)
+        if not (pictures and actions and shared):
+            raise UserError(
+                "mode=fast needs uint8 pictures (stack, height, width), discrete actions and a "
+                f"shared features extractor, got {space} and {self.action_space}: use mode=plain."
+            )
+
+    @property
+    def compiled(self) -> bool | None:
+        """Whether the update runs compiled; None while that is not known yet."""
+        return False if self.network is None else self.network.compiled
 
     # -- the two halves of an iteration ---------------------------------------------------------
 
@@ -169,15 +201,20 @@ class Agent(OnPolicyAlgorithm):
         n_rollout_steps: int,
     ) -> bool:
         began = perf_counter()
-        timed = TimedEnv(env, self)
-        done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
+        if self.network is not None:
+            assert isinstance(rollout_buffer, FrameMemory)
+            done, seconds = collect(self, self.network, env, callback, rollout_buffer)
+        else:
+            timed = TimedEnv(env, self)
+            done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
+            seconds = timed.seconds
         if done:
             assert isinstance(self._last_obs, np.ndarray)
             assert self._last_episode_starts is not None
             self.rollout_buffer.finish(self._last_obs, self._last_episode_starts)
         self._phase = "collected" if done else "ready"
-        self.timings.add("env", timed.seconds)
-        self.timings.add("forward", perf_counter() - began - timed.seconds)
+        self.timings.add("env", seconds)
+        self.timings.add("forward", perf_counter() - began - seconds)
         return done
 
     def _objective(self) -> Objective:
@@ -209,9 +246,12 @@ class Agent(OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
+        if self.compiled and isinstance(fused := self.policy.optimizer, FusedRMSprop):
+            fused.compile()
         objective, coefficients = self._objective(), self._coefficients()
         target_kl = self._target_kl()
         journal = Journal(coefficients)
+        watched = self.instrument_every and self._n_updates % self.instrument_every == 0
         stop = False
         for epoch in range(self._epochs()):
             journal.epoch()
@@ -223,6 +263,9 @@ class Agent(OnPolicyAlgorithm):
                     minibatch, actions, objective, coefficients, self.num_timesteps
                 )
                 journal.add(losses.numbers)
+                if watched:
+                    watched = False
+                    self._record(watch(losses, self.policy.features_extractor, self.monitor))
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True
@@ -238,100 +281,14 @@ class Agent(OnPolicyAlgorithm):
         self._phase = "ready"
         self.timings.add("update", perf_counter() - began)
 
-    def _learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback,
-        log_interval: int | None,
-        tb_log_name: str,
-        reset_num_timesteps: bool,
-        progress_bar: bool,
-    ) -> None:
-        """SB3's loop, with an iteration count that survives a restore."""
-        if self._captured_threads not in (None, threads := torch.get_num_threads()):
-            raise UserError(
-                f"this run was saved with {self._captured_threads} torch threads and would not "
-                f"continue exactly with {threads}: set threads={self._captured_threads}."
-            )
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
-        )
-        if reset_num_timesteps:
-            self._iterations = 0
-        for name, (value, count, excluded) in self._log.items():
-            self.logger.name_to_value[name] = value
-            self.logger.name_to_count[name] = count
-            self.logger.name_to_excluded[name] = excluded
-        self._log = {}
-        callback.on_training_start(locals(), globals())
-        assert self.env is not None
-        while self.num_timesteps < total_timesteps:
-            began, known = perf_counter(), self.timings.total()
-            if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
-                break
-            self._iterations += 1
-            self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
-            if log_interval is not None and self._iterations % log_interval == 0:
-                for part, share in self.timings.shares().items():
-                    self.logger.record(f"time/{part}", share)
-                self.dump_logs(self._iterations)
-            self.train()
-            self.timings.add("other", perf_counter() - began - self.timings.total() + known)
-        callback.on_training_end()
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def capture(self) -> Captured:
-        """Everything for a bit-exact continuation; only between two updates."""
-        return capture(self)
-
-    def restore(self, captured: Stored) -> None:
-        """Continue where a capture was taken; then learn(remaining, reset_num_timesteps=False)."""
-        restore(self, captured)
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments beyond SB3's, as plain data."""
-        specs = self.specs
-        augmentation = None
-        if specs.augmentation is not None:
-            augmentation = specs.augmentation | {"use": specs.use}
-        return {
-            "encoder": specs.encoder,
-            "auxiliary": specs.auxiliary or None,
-            "augmentation": augmentation,
-            "mode": self.mode,
-            "optimizer": self.optimizer,
-            "weight_decay": self.weight_decay,
-            "instrument_every": self.instrument_every,
-            "compile": self.compile,
-        }
-
-    def pending_log(self) -> dict[str, list[Any]]:
-        """What was recorded since the last dump: it belongs to the next row of the log."""
-        if (logger := getattr(self, "_logger", None)) is None:
-            return self._log
-        return {
-            name: [
-                encode(name, value),
-                logger.name_to_count[name],
-                encode(name, logger.name_to_excluded[name]),
-            ]
-            for name, value in logger.name_to_value.items()
-            if isinstance(value, int | float | str | np.number)
-        }
-
-    def resume_log(self, log: dict[str, list[Any]]) -> None:
-        """Keep the pending records for when the next learn() has made its logger."""
-        self._log = log
-
-    def require_compiled(self, compiled: bool) -> None:
-        """Refuse to change between compiled and eager code: their last bits differ."""
-        self.compile = self.compile and compiled
+    def _record(self, numbers: dict[str, float]) -> None:
+        for name, number in numbers.items():
+            self.logger.record(name, number)
 
     # -- SB3's own saving -----------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "extras", "update", "timings"]
+        return [*super()._excluded_save_params(), "extras", "update", "timings", "network"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()

@@ -77,6 +77,7 @@ def capture(agent: Agent) -> Captured:
         "episodes": None if (seen := agent.ep_info_buffer) is None else encode("episode", [*seen]),
         "successes": None if (won := agent.ep_success_buffer) is None else encode("won", [*won]),
         "log": agent.pending_log(),
+        "mask": agent.monitor.state(),
     }
     if agent._last_obs is not None and agent._last_episode_starts is not None:
         last = np.asarray(agent._last_obs)
@@ -101,6 +102,7 @@ def restore(agent: Agent, captured: Stored) -> None:
         if (entries := meta[kept]) is not None:
             setattr(agent, name, deque(entries, maxlen=agent._stats_window_size))
     agent.resume_log(meta["log"])
+    agent.monitor.load_state(meta["mask"])
     agent._captured_threads = meta["threads"]
     agent.rollout_buffer.load_state(_part(state, "memory."))
     agent.extras.load_state({k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()})

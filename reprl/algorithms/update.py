@@ -47,6 +47,8 @@ class Losses:
     total: Tensor  # ()
     weighted: dict[str, Tensor]  # term -> its share of the total, ()
     numbers: dict[str, float]  # every term before its weight, and kl, clip_fraction, total
+    observations: Tensor  # (B, ...) as trained on
+    attention: Tensor | None  # (B, K, h, w)
 
 
 class Update:
@@ -98,7 +100,8 @@ class Update:
         for name in ("policy", "value", "entropy", *terms, "total"):
             if not math.isfinite(numbers[name]):
                 raise Diverged(name, numbers[name], step)
-        return Losses(total, weighted, numbers)
+        attention = None if evaluation.output is None else evaluation.output.attention
+        return Losses(total, weighted, numbers, observations, attention)
 
     def step(self, losses: Losses, step: int) -> None:
         """Backward, clip the policy and the auxiliary heads apart, and move."""

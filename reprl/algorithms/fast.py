@@ -1,0 +1,172 @@
+"""The fast mode: the policy as one compiled function of uint8 pictures, and a fused RMSprop.
+
+Nothing here changes the algorithm; the last bits differ from plain mode, and a test holds the two
+together by tolerance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from torch import Tensor, nn
+
+from reprl.algorithms.objectives import Evaluation
+from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.errors import UserError
+
+Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]
+
+
+class Network:
+    """The policy's forward pass: compiled for the update and for the rollout, or eager."""
+
+    def __init__(self, policy: ActorCriticPolicy, *, compile: bool) -> None:
+        self.policy = policy
+        self.must = False  # a continued run that was compiled must not fall back
+        self.compiled: bool | None = None if compile else False  # None: not yet tried
+        self._update: Callable[[Tensor], Outputs] = self._forward
+        self._act: Callable[[Tensor], Outputs] = self._forward
+        if compile:
+            # Static shapes: minibatches and environments come in two or three sizes only.
+            self._update = torch.compile(self._forward, dynamic=False)
+            self._act = torch.compile(self._forward, dynamic=False)
+
+    def require(self, compiled: bool) -> None:
+        """Hold a continued run to what it was."""
+        self.must = compiled
+        if not compiled:
+            self.compiled = False
+
+    def _forward(self, observations: Tensor) -> Outputs:
+        """uint8 (B, stack, H, W) -> features, feature map, attention, log-probabilities, values."""
+        policy, encoder = self.policy, self.policy.features_extractor
+        images = observations.to(memory_format=torch.channels_last).float() / 255.0
+        feature_map = attention = None
+        if isinstance(encoder, Encoder):
+            output = encoder.encode(images)
+            features, feature_map, attention = output.features, output.feature_map, output.attention
+        else:
+            features = encoder(images)
+        latent_policy, latent_value = policy.mlp_extractor(features)
+        log_probs = torch.log_softmax(policy.action_net(latent_policy), dim=-1)  # (B, n_actions)
+        return features, feature_map, attention, log_probs, policy.value_net(latent_value).flatten()
+
+    def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
+        if self.compiled is False:
+            return self._forward(observations)
+        try:
+            # The gradient instruments walk an update's graph more than once.
+            with torch._functorch.config.patch(donated_buffer=False):  # type: ignore[attr-defined]
+                outputs = compiled(observations)
+        except Exception as error:
+            if self.compiled or self.must:
+                raise UserError(
+                    f"this run was compiled, and torch.compile fails here: {error}"
+                ) from error
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(f"torch.compile is unavailable, running eager: {reason}", stacklevel=2)
+            self.compiled = False
+            return self._forward(observations)
+        self.compiled = True
+        return outputs
+
+    def evaluate(
+        self, policy: ActorCriticPolicy, observations: Tensor, actions: Tensor
+    ) -> Evaluation:
+        """What the update needs of a minibatch."""
+        features, feature_map, attention, log_probs, values = self._run(self._update, observations)
+        output = None
+        if feature_map is not None:
+            output = EncoderOutput(features, feature_map, attention)
+        log_prob = log_probs.gather(1, actions[:, None]).squeeze(1)
+        entropy = -(log_probs.exp() * log_probs).sum(-1)
+        return Evaluation(values, log_prob, entropy, output, log_probs)
+
+    @torch.no_grad()
+    def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (n_envs, n_actions) and values (n_envs,) of the rollout."""
+        *_, log_probs, values = self._run(self._act, observations)
+        return log_probs, values
+
+
+class FusedRMSprop(torch.optim.Optimizer):
+    """RMSprop whose step is one pass over each parameter once compiled.
+
+    `tensorflow` puts epsilon inside the root and starts the average at one, as SB3's RMSpropTFLike.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        tensorflow: bool = False,
+    ) -> None:
+        defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults)
+        self.tensorflow = tensorflow
+        self._kernel: Callable[..., None] = _rmsprop
+
+    def compile(self) -> None:
+        """From now on step in compiled code."""
+        if self._kernel is _rmsprop:
+            self._kernel = torch.compile(_rmsprop, dynamic=False)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            for p in parameters:
+                if "square_avg" not in self.state[p]:
+                    start = torch.ones_like if self.tensorflow else torch.zeros_like
+                    self.state[p]["square_avg"] = start(p)
+            self._kernel(
+                parameters,
+                [p.grad for p in parameters],
+                [self.state[p]["square_avg"] for p in parameters],
+                # A tensor: as a number, every change of the rate would compile anew.
+                torch.tensor(group["lr"], dtype=torch.float32),
+                group["alpha"],
+                group["eps"],
+                group["weight_decay"],
+                self.tensorflow,
+            )
+
+
+def _rmsprop(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    averages: list[Tensor],
+    lr: Tensor,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    tensorflow: bool,
+) -> None:
+    for parameter, gradient, average in zip(parameters, gradients, averages, strict=True):
+        if weight_decay:
+            gradient = gradient + weight_decay * parameter
+        average.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
+        root = (average + eps).sqrt() if tensorflow else average.sqrt() + eps
+        parameter.sub_(lr * (gradient / root))
+
+
+def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The same optimizer, not yet used, in its fastest form; others are left as they are."""
+    (group,) = optimizer.param_groups
+    options = {k: v for k, v in group.items() if k in ("lr", "eps", "weight_decay")}
+    if type(optimizer) is torch.optim.Adam:
+        return torch.optim.Adam(group["params"], betas=group["betas"], fused=True, **options)
+    tensorflow = isinstance(optimizer, RMSpropTFLike)
+    if not (tensorflow or type(optimizer) is torch.optim.RMSprop):
+        return optimizer
+    if group["momentum"] or group["centered"]:
+        return optimizer
+    return FusedRMSprop(group["params"], alpha=group["alpha"], tensorflow=tensorflow, **options)

@@ -1,0 +1,196 @@
+"""The fast mode: plain mode's training within rounding, in a quarter of the memory, repeatably."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+
+from reprl.algorithms import A2C, PPO, Captured, rebuild
+from reprl.algorithms.fast import FusedRMSprop
+from reprl.algorithms.frames import FrameMemory
+from reprl.algorithms.memory import RolloutMemory
+from reprl.errors import UserError
+from tests.reprl.algorithms.falling import Falling
+from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
+from tests.reprl.algorithms.test_capture import CaptureAt
+
+SETTINGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ppo": (PPO, {"n_steps": 8, "batch_size": 12, "n_epochs": 2}),
+    "a2c": (A2C, {"n_steps": 4, "optimizer": "rmsprop_tf"}),
+    "a2c torch": (A2C, {"n_steps": 4}),
+}
+EXTRAS: dict[str, Any] = {"encoder": ENCODER, "auxiliary": spread(coef=0.1), "augmentation": FLIP}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(kind: str, **arguments: Any) -> Any:
+    cls, settings = SETTINGS[kind]
+    callback = arguments.pop("callback", None)
+    model = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings, **arguments)
+    return model.learn(64, callback=callback)
+
+
+def parameters(model: Any) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in model.policy.parameters()])
+
+
+def check_against_plain(kind: str, compile: bool, extras: dict[str, Any]) -> Any:
+    plain = trained(kind, **extras)
+    fast = trained(kind, mode="fast", compile=compile, **extras)
+    again = trained(kind, mode="fast", compile=compile, **extras)
+    cls, settings = SETTINGS[kind]
+    untrained = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings, **extras)
+    assert np.array_equal(plain._last_obs, fast._last_obs)  # the same game was played
+    moved = (parameters(plain) - parameters(untrained)).norm()
+    apart = (parameters(plain) - parameters(fast)).norm()
+    assert apart < 0.02 * moved
+    assert torch.equal(parameters(fast), parameters(again))
+    assert fast.compiled is compile
+    return fast
+
+
+@pytest.mark.parametrize("extras", [{}, EXTRAS], ids=["plain", "extras"])
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_eager_fast_follows_plain(kind: str, extras: dict[str, Any]) -> None:
+    check_against_plain(kind, False, extras)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_compiled_fast_follows_plain(kind: str) -> None:
+    check_against_plain(kind, True, EXTRAS | {"instrument_every": 2})
+
+
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_fast_continues_exactly(kind: str) -> None:
+    at = CaptureAt(32)
+    straight = trained(kind, mode="fast", compile=False, callback=at, **EXTRAS)
+    captured = at.captured
+    assert isinstance(captured, Captured)
+    # As a file would: everything comes back C-contiguous.
+    parts = [
+        {k: v.contiguous().clone() for k, v in part.items()}
+        for part in (captured.parameters, captured.optimizer, captured.state)
+    ]
+    other = rebuild(captured.meta, Falling())
+    other.restore(Captured(*parts, meta=captured.meta))
+    other.learn(32, reset_num_timesteps=False)
+    assert torch.equal(parameters(straight), parameters(other))
+    first = next(iter(straight.policy.parameters()))
+    assert first.stride() == next(iter(other.policy.parameters())).stride()
+
+
+def test_compile_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        def fail(*_: Any) -> Any:
+            raise RuntimeError("no compiler")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    with pytest.warns(UserWarning, match="running eager: no compiler") as seen:
+        model = trained("ppo", mode="fast")
+    assert len([w for w in seen if "eager" in str(w.message)]) == 1
+    assert model.compiled is False
+    meta = model.capture().meta
+    assert meta["compiled"] is False
+    other = rebuild(meta, Falling())
+    assert other.compiled is False
+    meta["compiled"] = True
+    with pytest.raises(UserError, match="was compiled"):
+        rebuild(meta | {"extras": meta["extras"] | {"compile": True}}, Falling()).learn(8)
+
+
+@pytest.mark.parametrize("tensorflow", [False, True])
+def test_fused_rmsprop_is_rmsprop(tensorflow: bool) -> None:
+    from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+
+    start = torch.linspace(-1, 1, 12)
+    results = []
+    for make in (RMSpropTFLike if tensorflow else torch.optim.RMSprop, FusedRMSprop):
+        parameter = torch.nn.Parameter(start.clone())
+        extra = {"tensorflow": tensorflow} if make is FusedRMSprop else {}
+        options: dict[str, Any] = {"lr": 0.1, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.01}
+        optimizer = make([parameter], **options, **extra)
+        for step in range(4):
+            parameter.grad = torch.sin(parameter.detach() * (step + 1))
+            optimizer.step()
+        results.append(parameter.detach())
+    torch.testing.assert_close(results[0], results[1])
+
+
+def stacks(gap: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Observations (steps, 2, 4, 6, 6) of two environments with random episode starts."""
+    frames = rng.integers(0, 256, (steps, 2, 6, 6), dtype=np.uint8)
+    starts = rng.random((steps, 2)) < 0.1
+    starts[0] = True
+    out = np.zeros((steps, 2, 4, 6, 6), np.uint8)
+    for env in range(2):
+        begun = 0
+        for t in range(steps):
+            begun = t if starts[t, env] else begun
+            for c in range(4):
+                if (source := t - gap * (3 - c)) >= begun:
+                    out[t, env, c] = frames[source, env]
+    return out, starts
+
+
+@pytest.mark.parametrize("gap", [1, 2])
+def test_frames_give_back_every_stack_and_neighbour(gap: int) -> None:
+    space = spaces.Box(0, 255, (4, 6, 6), np.uint8)
+    observations, starts = stacks(gap, 46, np.random.default_rng(gap))
+    memories = [
+        kind(9, space, spaces.Discrete(3), "cpu", n_envs=2) for kind in (RolloutMemory, FrameMemory)
+    ]
+    memories[1].gap = gap
+    for memory in memories:
+        memory.history = 4
+    for r in range(5):
+        for memory in memories:
+            memory.reset()
+            for t in range(r * 9, r * 9 + 9):
+                zeros = np.zeros(2, np.float32)
+                nothing = torch.zeros(2)
+                memory.add(observations[t], np.zeros((2, 1)), zeros, starts[t], nothing, nothing)
+            memory.finish(observations[r * 9 + 9], starts[r * 9 + 9])
+        batches = []
+        for memory in memories:
+            np.random.seed(r)
+            batches.append(list(memory.minibatches(7)))
+        for ours, theirs in zip(*batches, strict=True):
+            assert torch.equal(ours.observations, theirs.observations)
+            for offset in (-4, -1, 0, 1, 3):
+                for left, right in zip(
+                    memories[0].at(ours.place, offset),
+                    memories[1].at(ours.place, offset),
+                    strict=True,
+                ):
+                    assert torch.equal(left, right)
+        if r == 2:  # a copy that continues from the saved state gives the same
+            saved = memories[1].state()
+            memories[1] = FrameMemory(9, space, spaces.Discrete(3), "cpu", n_envs=2)
+            memories[1].gap, memories[1].history = gap, 4
+            memories[1].load_state({k: v.copy() for k, v in saved.items()})
+
+
+def test_bytes_are_a_quarter() -> None:
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    stock = RolloutBuffer(128, space, spaces.Discrete(4), "cpu", n_envs=2)
+    ours = FrameMemory(128, space, spaces.Discrete(4), "cpu", n_envs=2)
+    theirs = sum(v.nbytes for v in vars(stock).values() if isinstance(v, np.ndarray))
+    assert ours.nbytes < 0.27 * theirs
+
+
+def test_fast_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(UserError, match="mode=fast needs uint8 pictures"):
+        PPO("MlpPolicy", "CartPole-v1", mode="fast")
