@@ -44,12 +44,12 @@ def pixel_order(maps: np.ndarray, order: str, seed: int = 0) -> NDArray[np.intp]
     if order == "random":
         return np.stack([stream.permutation(height * width) for _ in range(count)])
     if order == "shifted":
-        far = [
-            (stream.integers(height // 4, 3 * height // 4), stream.integers(width)) for _ in maps
-        ]
-        maps = np.stack([np.roll(m, by, axis=(0, 1)) for m, by in zip(maps, far, strict=True)])
+        down = stream.integers(height // 4, 3 * height // 4, count)
+        right = stream.integers(width // 4, 3 * width // 4, count)
+        maps = np.stack([np.roll(maps[i], (down[i], right[i]), (0, 1)) for i in range(count)])
     # A tiny seeded term breaks ties at random, not from left to right.
-    flat = maps.reshape(count, -1) + 1e-9 * maps.max() * stream.random((count, height * width))
+    tiny = 1e-9 * (float(maps.max()) or 1.0)
+    flat = maps.reshape(count, -1) + tiny * stream.random((count, height * width))
     return np.argsort(-flat, axis=1)
 
 

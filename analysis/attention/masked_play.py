@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ def masked_returns(
     games: int = 8,
     seed: int = 0,
     max_steps: int = 2000,
+    conditions: Sequence[str] = CONDITIONS,
     settings: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """Mean score per condition with an interval over games; `share` of the pixels is meant.
@@ -36,7 +37,7 @@ def masked_returns(
     lasts longer than `max_steps` counts with the points it has.
     """
     rows = []
-    for condition in CONDITIONS:
+    for condition in conditions:
         scores = _play(view, variant, filling, condition, share, games, seed, max_steps, settings)
         found = estimate(mean, scores)
         rows.append((condition, share, found.value, found.low, found.high, games))

@@ -77,6 +77,8 @@ class MaskView(View):
 
     @torch.no_grad()
     def basis(self, size: tuple[int, int]) -> np.ndarray | None:
+        if self.grid == self.network.shape[1:]:
+            return None
         count = self.grid[0] * self.grid[1]
         single = torch.eye(count, device=self.network.device).view(count, 1, *self.grid)
         return self.project(single, size)[:, 0].cpu().numpy()

@@ -1,0 +1,179 @@
+"""A study of one agent's attention on one variant, and its files in the run folder.
+
+`attention/<variant>.png`, `<variant>.mp4`, `scores.csv`, `labels.json` and, on request,
+`faithfulness.csv`; the report reads them. Variants and checkpoints studied before stay in the
+tables, those studied again are replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.attention.collect import Player, Recording, collect
+from reprl.analysis.attention.draw import contact_sheet, write_picture, write_video
+from reprl.analysis.attention.faithfulness import (
+    curve_table,
+    policy_curves,
+    sanity_check,
+    typical_picture,
+)
+from reprl.analysis.attention.lag import ball_lag
+from reprl.analysis.attention.masked_play import masked_returns
+from reprl.analysis.attention.scores import attention_scores
+from reprl.analysis.attention.views import View
+from reprl.envs.vector import VariantSpec
+from reprl.instruments import MaskMonitor, mask_entropy, mask_mean
+from reprl.run_folder import write_atomically
+
+FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
+SANITY_LOOKS = 24
+
+
+@dataclass
+class Study:
+    """What was found on one variant; `scores` is None for a game without ground truth."""
+
+    recording: Recording
+    scores: pd.DataFrame | None
+    labels: list[str] | None  # collapse of a mask, None where the map is not a mask
+    numbers: dict[str, float] = field(default_factory=dict)
+    faithfulness: pd.DataFrame | None = None
+
+    @property
+    def variant(self) -> str:
+        return self.recording.variant
+
+
+def study(
+    view: View,
+    variant: VariantSpec = "original",
+    *,
+    steps: int = 1000,
+    seed: int = 0,
+    n_envs: int = 8,
+    player: Player | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Study:
+    """Play, look and score."""
+    recording = collect(
+        view,
+        variant,
+        steps=steps,
+        seed=seed,
+        n_envs=n_envs,
+        player=player,
+        settings=settings,
+    )
+    labels, numbers = None, {}
+    if view.name == "mask":
+        # The whole recording in one look: a peak that never moved over several games is stuck.
+        labels = list(MaskMonitor(patience=1).look(recording.cells).labels)
+        numbers = {"mean": mask_mean(recording.cells), "entropy": mask_entropy(recording.cells)}
+    scores = None if recording.objects is None else _scores(recording)
+    return Study(recording, scores, labels, numbers)
+
+
+def _scores(recording: Recording) -> pd.DataFrame:
+    maps, masks = recording.maps(), recording.masks()
+    size = recording.view.network.shape[1:]
+    table = attention_scores(maps, masks, recording.blocks, cells=recording.view.basis(size))
+    lag = ball_lag(
+        maps, masks["ball"], recording.blocks, recording.times, every=recording.view.every
+    )
+    if np.isfinite(lag.value):
+        row = {"object": "ball", "metric": "lag", "value": lag.value, "low": lag.low}
+        row |= {"high": lag.high, "n_frames": lag.n_frames}
+        table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+    return table
+
+
+def measure_faithfulness(
+    found: Study,
+    variant: VariantSpec,
+    *,
+    games: int = 8,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Deletion, insertion, masked play and the sanity check as one long table."""
+    recording = found.recording
+    view, observations = recording.view, recording.observations
+    filling = typical_picture(observations)
+    some = _spread(len(observations), FAITHFUL_LOOKS)
+    maps = recording.maps()[some]
+    curves = policy_curves(view.network, observations[some], maps, filling=filling, seed=seed)
+    areas = curve_table(curves, recording.blocks[some]).rename(
+        columns={"order": "condition", "area": "value"}
+    )
+    returns = masked_returns(view, variant, filling, games=games, seed=seed, settings=settings)
+    returns = returns.rename(columns={"score": "value"}).assign(test="return")
+    few = _spread(len(observations), SANITY_LOOKS)
+    sanity = sanity_check(view, observations[few], seed).rename(
+        columns={"randomised_up_to": "condition", "similarity": "value"}
+    )
+    found.faithfulness = pd.concat(
+        [areas, returns, sanity.assign(test="weights randomised")], ignore_index=True
+    )
+    return found.faithfulness
+
+
+def _spread(total: int, count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, total - 1, min(total, count)).round().astype(int))
+
+
+def write(
+    found: Study, folder: Path, identity: Mapping[str, Any], *, pictures: bool = True
+) -> None:
+    """Put a study into the run folder; `identity` has the columns that name the agent."""
+    place = folder / "attention"
+    place.mkdir(exist_ok=True)
+    name = file_name(found.variant)
+    columns = {k: identity[k] for k in ("run", "method", "train_seed", "step")}
+    columns |= {"variant": found.variant, "view": found.recording.view.name}
+    if found.scores is not None:
+        _merge(place / "scores.csv", found.scores, columns)
+    if found.faithfulness is not None:
+        _merge(place / "faithfulness.csv", found.faithfulness, columns)
+    if not pictures:
+        return
+    _label(place / "labels.json", name, found, int(columns["step"]))
+    title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
+    write_picture(contact_sheet(found.recording, title), place / f"{name}.png")
+    write_video(found.recording, place / f"{name}.mp4")
+
+
+def file_name(variant: str) -> str:
+    """A variant's name as a file name; names of a user's own module hold a colon."""
+    return "".join(c if c.isalnum() or c in "-_+.@" else "_" for c in variant)
+
+
+def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
+    """Add rows to a table, in place of earlier ones of the same checkpoint and variant."""
+    table = rows.copy()
+    for position, (key, value) in enumerate(columns.items()):
+        table.insert(position, key, value)
+    if path.is_file():
+        old = pd.read_csv(path)
+        if {"variant", "step"} <= set(old.columns):
+            same = (old["variant"] == columns["variant"]) & (old["step"] == columns["step"])
+            table = pd.concat([old[~same], table], ignore_index=True)
+    write_atomically(path, table.to_csv(index=False))
+
+
+def _label(path: Path, name: str, found: Study, step: int) -> None:
+    known: dict[str, Any] = {}
+    if path.is_file():
+        known = json.loads(path.read_text())
+    labels, about = dict(known.get("labels", {})), dict(known.get("about", {}))
+    labels.pop(name, None)
+    if found.labels is not None:
+        labels[name] = found.labels
+    about[name] = {"view": found.recording.view.name, "step": step, **found.numbers}
+    write_atomically(path, json.dumps({"labels": labels, "about": about}, indent=1) + "\n")

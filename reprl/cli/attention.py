@@ -1,0 +1,169 @@
+"""`reprl attention DIR`: where an agent looks, as pictures, video and scores in its run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprl.cli.arguments import Key, parse
+from reprl.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from reprl.analysis.attention.collect import Player
+    from reprl.analysis.attention.study import Study
+    from reprl.envs import Variant
+    from reprl.evaluation.targets import Target
+
+HELP = "where an agent looks: maps, video and scores against the game's ground truth"
+METHODS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
+PLAYERS = ("agent", "random", "scripted")
+
+KEYS = {
+    "variant": Key(["original"], "names, name@severity, compositions a+b or suite:NAME", "list"),
+    "steps": Key(1000, "agent steps in all that are looked at", "int", low=16, high=20_000),
+    "seed": Key(0, "games and actions are drawn from it", "int", low=0),
+    "method": Key(
+        None, f"{', '.join(METHODS)}; by default the agent's mask, gradient if it has none"
+    ),
+    "player": Key("agent", f"who plays: {', '.join(PLAYERS)}", choices=lambda: PLAYERS),
+    "checkpoint": Key("newest", "newest, best or a step"),
+    "over_training": Key(False, "score every kept checkpoint, draw the last", "bool"),
+    "faithfulness": Key(False, "also test whether the policy depends on what is marked", "bool"),
+    "games": Key(8, "games played for each masked condition of faithfulness", "int", low=2),
+    "threads": Key(1, "torch's threads", "int", low=1, high=256),
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Study every run below the folder on every variant."""
+    (place,), values = parse("attention", arguments, KEYS, "one")
+    if values["method"] is not None and values["method"] not in METHODS:
+        raise unknown("value of method", values["method"], METHODS)
+    if values["over_training"] and values["checkpoint"] != "newest":
+        raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
+    from reprl.evaluation.selection import expand
+    from reprl.evaluation.targets import targets
+
+    found, problems = targets(place, values["checkpoint"])
+    game = found[0].config.env.game
+    variants = expand(values["variant"], (), game)
+    if values["player"] == "scripted" and game != "breakout":
+        raise UserError(f"player=scripted plays breakout only, these runs play {game}.")
+    for problem in problems:
+        print(f"WARNING: {problem}", file=sys.stderr)
+    import torch
+
+    torch.set_num_threads(values["threads"])
+    for target in found:
+        for variant in variants:
+            _target(target, variant, values)
+    return 0
+
+
+def _target(target: Target, variant: Variant, values: dict[str, Any]) -> None:
+    from reprl import checkpoint
+
+    steps = [target.step]
+    if values["over_training"]:
+        steps = checkpoint.steps(target.folder.path)
+    for step in steps:
+        at = target if step == target.step else dataclasses.replace(target, step=step, exact=True)
+        _study(at, variant, values, last=step == steps[-1])
+
+
+def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool) -> None:
+    from reprl.analysis.attention.network import network_of
+    from reprl.analysis.attention.study import measure_faithfulness, study, write
+    from reprl.analysis.attention.views import make_view
+
+    view = make_view(network_of(target.load()), values["method"])
+    seed, settings = values["seed"], target.settings
+    found = study(
+        view,
+        variant,
+        steps=values["steps"],
+        seed=seed,
+        player=_player(values["player"], seed),
+        settings=settings,
+    )
+    if values["faithfulness"] and last:
+        measure_faithfulness(found, variant, games=values["games"], seed=seed, settings=settings)
+    identity = target.labels(target.step)
+    write(found, target.folder.path, identity, pictures=last)
+    _show(found, target.folder.path, identity, last)
+
+
+def _player(name: str, seed: int) -> Player | None:
+    from reprl.analysis.attention.collect import scripted, uniform
+
+    return {"agent": None, "random": uniform(seed), "scripted": scripted(seed)}[name]
+
+
+def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> None:
+    recording = found.recording
+    looks = f"{len(recording.blocks)} looks in {len(set(recording.blocks.tolist()))} games"
+    print(f"\n{identity['run']} at step {identity['step']}, {recording.view.name} on", end=" ")
+    print(f"{found.variant}: {looks}")
+    if found.labels is not None:
+        state = ", ".join(found.labels) or "healthy"
+        words = "  ".join(f"{k} {v:.2f}" for k, v in found.numbers.items())
+        print(f"  mask: {state}  {words}")
+    if found.scores is None:
+        print("  not scored: this game has no ground truth, only Breakout has.")
+    else:
+        print(_table(found.scores))
+    if found.faithfulness is not None:
+        print(_faithful(found.faithfulness))
+    if last:
+        from reprl.analysis.attention.study import file_name
+
+        print(f"  -> {folder / 'attention' / file_name(found.variant)}.png, .mp4, scores.csv")
+
+
+def _table(scores: pd.DataFrame) -> str:
+    lines = [
+        f"  {'object':<11} {'energy':>23} {'chance':>7} {'best':>7}"
+        f" {'pointing':>9} {'chance':>7} {'auc':>19}"
+    ]
+    for name, part in scores[scores["metric"] != "lag"].groupby("object", sort=False):
+        at = part.set_index("metric")
+        e, p, a = (at.loc[m] if m in at.index else None for m in ("energy", "pointing", "auc"))
+        line = f"  {name:<11}"
+        if e is not None:
+            line += f" {e['value']:>8.4f} [{e['low']:.4f},{e['high']:.4f}]"[:34].rjust(24)
+            line += f" {e['chance']:>7.4f} {e['ceiling']:>7.3f}"
+        if p is not None:
+            line += f" {p['value']:>9.3f} {p['chance']:>7.3f}"
+        if a is not None:
+            line += f" {a['value']:>5.2f} [{a['low']:.2f},{a['high']:.2f}]".rjust(20)
+        lines.append(line)
+    for _, row in scores[scores["metric"] == "lag"].iterrows():
+        lines.append(
+            f"  behind the ball by {row['value']:g} steps [{row['low']:g},{row['high']:g}]"
+        )
+    if "lag" not in set(scores["metric"]):
+        lines.append("  no lag: the maps do not follow the ball")
+    return "\n".join(lines)
+
+
+def _faithful(table: pd.DataFrame) -> str:
+    lines = []
+    for test in ("deletion", "insertion"):
+        part = table[(table["test"] == test) & table["advantage"].notna()]
+        words = [
+            f"{row['advantage']:+.3f} [{row['advantage_low']:.3f},{row['advantage_high']:.3f}] "
+            f"against {row['condition']} pixels"
+            for _, row in part.iterrows()
+        ]
+        lines.append(f"  {test}, KL area gained: {', '.join(words)}")
+    part = table[table["test"] == "return"]
+    share = part["share"].iloc[0]
+    words = [f"{row['condition']} {row['value']:.1f}" for _, row in part.iterrows()]
+    lines.append(f"  score with {share:.0%} of the pixels: {', '.join(words)}")
+    end = table[table["test"] == "weights randomised"]["value"].iloc[-1]
+    lines.append(f"  similarity of maps after all weights are randomised: {end:.2f}")
+    return "\n".join(lines)
