@@ -65,7 +65,7 @@ class _Eye:
                 self.velocity = (abs(vx) if ball.x < middle else -abs(vx)), vy
                 return
             if dy * vy <= 0:
-                self.aim = float(self.rng.uniform(-1, 1))
+                self.aim = float(self.rng.uniform(-0.7, 0.7))
         self.velocity, self.samples = (dx, dy), 1
 
     def meeting(self) -> tuple[float, float] | None:

@@ -1,0 +1,177 @@
+"""What a variant looks like: a contact sheet of them all, or a video of the scripted player.
+
+Every picture comes from the same seed: visual variants show the very same moment of one game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from reprl.envs.scripted import ScriptedAgent
+from reprl.envs.variants import Variant, find, variants
+from reprl.envs.vector import make_vec_env
+from reprl.errors import UserError
+
+MOMENT = 255  # steps into the game at which the sheet's pictures are taken
+FPS = 15  # observations a second in real time
+_RAW, _VIEW = (160, 210), (210, 210)  # width, height of the two pictures of a panel
+_GAP, _LABEL, _HEADING, _COLUMNS = 14, 26, 42, 5
+_PAPER, _INK, _SOFT = (250, 250, 248), (25, 25, 28), (110, 110, 118)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One observation of a game: the raw picture and what the agent sees of it."""
+
+    raw: np.ndarray  # (210, 160, 3) uint8
+    view: np.ndarray  # (84, 84) uint8
+    ball: tuple[float, float] | None  # its middle, raw pixels
+    score: int
+    lives: int
+
+
+def shots(
+    variant: str | Variant, *, severity: float | None = None, seed: int = 0, skill: float = 1.0
+) -> Iterator[Shot]:
+    """A game of the scripted player, observation by observation, without end."""
+    found = find(variant, severity)
+    env = make_vec_env(found, n_envs=1, seed=seed, training=False)
+    with closing(env):
+        env.queue(0, seed)
+        observation = env.reset()
+        agent = ScriptedAgent(skill, seed=seed)
+        while True:
+            (seen,) = env.objects()
+            ball = seen.ball and seen.ball.center
+            yield Shot(env.frames()[0], observation[0, -1].copy(), ball, seen.score, seen.lives)
+            observation, _, _, _ = env.step(agent.predict([seen]))
+
+
+def contact_sheet(
+    path: Path, specs: Sequence[str] = (), *, severity: float | None = None, seed: int = 0
+) -> Path:
+    """Write a PNG with every given variant, or all there are, grouped by family."""
+    _writable(path, (".png",))
+    wanted = list(specs) or variants()
+    groups: dict[str, list[tuple[str, Image.Image]]] = {}
+    for spec in wanted:
+        found = find(spec)
+        if severity is not None and found.severity is not None:
+            found = found.at(severity)
+        groups.setdefault(found.family, []).append((_title(found), _panel(found, seed)))
+    places = _places({family: len(panels) for family, panels in groups.items()})
+    width, height = _RAW[0] + _VIEW[0] + 2, _HEADING + _LABEL + _RAW[1]
+    columns, rows = (1 + max(place[k] for place in places.values()) for k in (0, 1))
+    size = (columns * (width + _GAP) + _GAP, rows * (height + _GAP))
+    sheet = Image.new("RGB", size, _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for (family, k), (column, row) in places.items():
+        x, y = _GAP + column * (width + _GAP), row * (height + _GAP)
+        title, panel = groups[family][k]
+        if k == 0:
+            pen.text((x, y + 12), family, _INK, ImageFont.load_default(24))
+        pen.text((x, y + _HEADING + 2), title, _SOFT, ImageFont.load_default(17))
+        sheet.paste(panel, (x, y + _HEADING + _LABEL))
+    # 256 colours are enough for a sheet and make the file three times smaller.
+    sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    return path
+
+
+def _places(sizes: dict[str, int]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Column and row of each family's panels: small families share a row, large ones begin one."""
+    places: dict[tuple[str, int], tuple[int, int]] = {}
+    column = row = 0
+    for family, count in sorted(sizes.items(), key=lambda item: item[1]):
+        if column and column + count > _COLUMNS:
+            column, row = 0, row + 1
+        for k in range(count):
+            if column == _COLUMNS:
+                column, row = 0, row + 1
+            places[family, k] = (column, row)
+            column += 1
+    return places
+
+
+def video(
+    path: Path,
+    variant: str | Variant,
+    *,
+    seconds: float = 20.0,
+    severity: float | None = None,
+    seed: int = 0,
+    skill: float = 1.0,
+) -> Path:
+    """Write an mp4 of the scripted player: the screen, and beside it what an agent gets."""
+    _writable(path, (".mp4",))
+    find(variant, severity)
+    import imageio.v2 as imageio
+
+    title = _title(find(variant, severity))
+    with imageio.get_writer(path, fps=FPS, macro_block_size=2, quality=7) as writer:
+        game = shots(variant, severity=severity, seed=seed, skill=skill)
+        for _ in range(max(1, round(seconds * FPS))):
+            shot = next(game)
+            writer.append_data(_film(shot, title))
+        game.close()  # type: ignore[attr-defined]
+    return path
+
+
+def side_by_side(shot: Shot) -> Image.Image:
+    """The raw picture and the agent's view, at the same height."""
+    both = Image.new("RGB", (_RAW[0] + _VIEW[0] + 2, _RAW[1]), _PAPER)
+    both.paste(Image.fromarray(shot.raw), (0, 0))
+    view = Image.fromarray(shot.view).resize(_VIEW, Image.Resampling.NEAREST)
+    both.paste(view.convert("RGB"), (_RAW[0] + 2, 0))
+    return both
+
+
+def _panel(variant: Variant, seed: int) -> Image.Image:
+    """A variant at the moment; where physics change, with the ball's way of the last second."""
+    game = shots(variant, seed=seed)
+    seen = [next(game) for _ in range(MOMENT + 1)]
+    game.close()  # type: ignore[attr-defined]
+    panel = side_by_side(seen[-1])
+    if "dynamics" in variant.family:
+        pen = ImageDraw.Draw(panel)
+        for x, y in (s.ball for s in seen[-FPS:] if s.ball is not None):
+            pen.ellipse((x - 2, y - 2, x + 2, y + 2), outline=(255, 255, 255))
+    return panel
+
+
+def _title(variant: Variant) -> str:
+    """The name, with the severity where it is not the usual one."""
+    try:
+        usual = find(variant.name) == variant
+    except UserError:
+        usual = True  # a user's own, which only they can name
+    plain = usual or variant.severity is None
+    return variant.name if plain else f"{variant.name}@{variant.severity:g}"
+
+
+def _film(shot: Shot, title: str) -> np.ndarray:
+    """One frame of the video, twice as large, with a line of text on top: (464, 744, 3)."""
+    both = side_by_side(shot)
+    frame = Image.new("RGB", (2 * both.width, 2 * both.height + 44), _INK)
+    frame.paste(both.resize((2 * both.width, 2 * both.height), Image.Resampling.NEAREST), (0, 44))
+    pen, font = ImageDraw.Draw(frame), ImageFont.load_default(22)
+    pen.text((12, 9), title, (255, 255, 255), font)
+    text = f"score {shot.score}   lives {shot.lives}"
+    pen.text((frame.width - 12 - pen.textlength(text, font), 9), text, (255, 255, 255), font)
+    return np.asarray(frame)
+
+
+def _writable(path: Path, endings: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in endings:
+        raise UserError(f"'{path}' must end in {' or '.join(endings)}.")
+    if path.is_dir():
+        raise UserError(f"'{path}' is a folder, not a file to write.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from error

@@ -1,0 +1,52 @@
+"""`reprl preview`: a contact sheet of the variants, or a video of the scripted player on one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprl.cli.arguments import Key, parse
+from reprl.errors import UserError
+
+HELP = "a contact sheet of the variants, or a video of the scripted player on one"
+
+KEYS = {
+    "variant": Key(
+        None, "variants to show, such as green_lines@0.7,drift_left; all if not given", "list"
+    ),
+    "output": Key("variants.png", "the sheet to write"),
+    "video": Key(None, "write this mp4 of one variant instead of a sheet"),
+    "severity": Key(
+        None, "show every variant that has a severity at this one", "float", low=0, high=1
+    ),
+    "seed": Key(0, "the game to show", "int", low=0),
+    "seconds": Key(20.0, "length of the video", "float", low=0.1, high=3600),
+    "skill": Key(1.0, "skill of the player in the video", "float", low=0, high=1),
+}
+
+
+def run(arguments: list[str]) -> int:
+    _, values = parse("preview", arguments, KEYS, "none")
+    from reprl.envs.variants import find
+
+    names = values["variant"] or []
+    for name in names:
+        find(name)
+    from reprl.envs import preview
+
+    if values["video"] is None:
+        path = preview.contact_sheet(
+            Path(values["output"]), names, severity=values["severity"], seed=values["seed"]
+        )
+    else:
+        if len(names) > 1:
+            raise UserError(f"video={values['video']} shows one variant, got {len(names)}.")
+        path = preview.video(
+            Path(values["video"]),
+            names[0] if names else "original",
+            seconds=values["seconds"],
+            severity=values["severity"],
+            seed=values["seed"],
+            skill=values["skill"],
+        )
+    print(f"wrote {path}")
+    return 0
