@@ -1,0 +1,85 @@
+"""The instruments say what a gradient, a schedule and a clock really are, and disturb nothing."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from reprl.algorithms import PPO
+from reprl.algorithms.watch import gradients
+from reprl.errors import UserError
+from reprl.schedules import schedule
+from tests.reprl.algorithms.falling import Falling
+from tests.reprl.algorithms.parts import ENCODER, spread
+
+SMALL: dict[str, Any] = {"n_steps": 8, "batch_size": 16, "n_epochs": 1, "seed": 0}
+
+
+def test_gradient_norms_and_cosines_by_hand() -> None:
+    w = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    unused = torch.nn.Parameter(torch.zeros(3))
+    weighted = {
+        "policy": 3.0 * w[0],
+        "entropy": 0.0 * w[1],
+        "value": 4.0 * w[1],
+        "same": 6.0 * w[0] + 8.0 * w[1],
+        "against": -w[0],
+        "elsewhere": torch.tensor(1.0),
+    }
+    numbers = gradients(weighted, [w, unused])
+    assert numbers["gradient/rl_norm"] == pytest.approx(5.0)
+    assert numbers["gradient/same_norm"] == pytest.approx(10.0)
+    assert numbers["gradient/same_cosine"] == pytest.approx(1.0)
+    assert numbers["gradient/against_cosine"] == pytest.approx(-0.6)
+    assert numbers["gradient/elsewhere_norm"] == 0.0
+    assert w.grad is None
+
+
+def test_watching_changes_nothing_and_fills_the_log() -> None:
+    models = []
+    for every in (0, 1):
+        model = PPO(
+            "CnnPolicy", Falling(), encoder=ENCODER, auxiliary=spread(coef=0.1),
+            instrument_every=every, **SMALL,
+        )  # fmt: skip
+        models.append(model.learn(96))
+    first, second = (m.policy.state_dict() for m in models)
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    quiet, loud = (m.logger.name_to_value for m in models)
+    for name in ("gradient/spread_norm", "gradient/spread_cosine", "dead_units/cnn.1"):
+        assert name in loud
+        assert name not in quiet
+    timings = models[1].timings
+    assert set(timings) == {"env", "forward", "update", "other"}
+    assert all(seconds > 0 for seconds in timings.values())
+
+
+def test_schedules_by_hand() -> None:
+    linear = schedule({"kind": "linear", "start": 2.0, "end": 1.0})
+    assert [linear(p) for p in (1.0, 0.5, 0.0)] == [2.0, 1.5, 1.0]
+    cosine = schedule({"kind": "cosine", "start": 2.0, "end": 0.0})
+    assert cosine(1.0) == pytest.approx(2.0)
+    assert cosine(0.75) == pytest.approx(1 + math.cos(math.pi / 4))
+    assert cosine(0.0) == pytest.approx(0.0)
+    warm = schedule({"kind": "linear", "start": 2.0, "end": 0.0, "warmup": 0.2})
+    assert [warm(1.0), warm(0.9)] == [0.0, pytest.approx(1.0)]
+    assert [warm(0.8), warm(0.4), warm(0.0)] == pytest.approx([2.0, 1.0, 0.0])
+    assert schedule(0.3)(0.123) == 0.3
+    assert schedule(warm.plain()).plain() == warm.plain()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "lnear", "start": 1.0}, "Did you mean 'linear'"),
+        ({"kind": "linear", "strat": 1.0}, "Did you mean 'start'"),
+        ({"kind": "linear", "end": 1.0}, "needs start"),
+        ({"kind": "linear", "start": "much", "end": 1.0}, "finite number"),
+        ({"kind": "linear", "start": 1.0, "end": 0.0, "warmup": 1.0}, "fraction of training"),
+        ({"kind": "constant", "start": 1.0, "end": 0.0}, "has no end"),
+    ],
+)
+def test_wrong_schedules_are_refused(spec: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        schedule(spec, name="learning_rate")
