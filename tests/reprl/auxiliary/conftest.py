@@ -76,7 +76,7 @@ class Same(Augmentation):
 class World:
     """A policy with a small encoder, and batches for it."""
 
-    def __init__(self, encoder: type[Encoder], size: int, frames: int, **settings: Any) -> None:
+    def __init__(self, encoder: Any, size: int, frames: int, **settings: Any) -> None:
         torch.manual_seed(0)
         self.space = gym.spaces.Box(0, 255, (frames, size, size), np.uint8)
         self.actions = gym.spaces.Discrete(3)
@@ -93,10 +93,12 @@ class World:
 
     def prepare(self, loss: AuxiliaryLoss, augmentation: Augmentation | None = None) -> Any:
         """Set a loss up as the algorithms do."""
-        augmentation = augmentation or Same()
         torch.manual_seed(1)
-        loss.setup(Context(self.encoder, self.policy, self.space, self.actions, augmentation))
+        loss.setup(self.context(augmentation or Same()))
         return loss
+
+    def context(self, augmentation: Augmentation | None) -> Context:
+        return Context(self.encoder, self.policy, self.space, self.actions, augmentation)
 
     def images(self, count: int) -> Tensor:
         return torch.randint(0, 256, (count, *self.space.shape), generator=self.generator).byte()
@@ -140,7 +142,9 @@ class World:
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         }
-        gradients = torch.autograd.grad(term, list(named.values()), allow_unused=True)
+        gradients = torch.autograd.grad(
+            term, list(named.values()), allow_unused=True, retain_graph=True
+        )
         return {n for n, g in zip(named, gradients, strict=True) if g is not None and g.any()}
 
     def train(
@@ -158,6 +162,11 @@ class World:
             loss.after_step()
             values.append(term.item())
         return values
+
+
+@pytest.fixture
+def world_of() -> type[World]:
+    return World
 
 
 @pytest.fixture
