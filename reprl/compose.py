@@ -46,7 +46,7 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
         try:
             composed = hydra_compose("train", overrides, return_hydra_config=True)
             chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
-            keys = [key for key in composed if key != "hydra"]
+            keys = [str(key) for key in composed if key != "hydra"]
             values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise _explain(error, overrides, dirs) from error

@@ -27,7 +27,9 @@ class PolicyModule(nn.Module):
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         distribution = self.policy.get_distribution(observations)
-        logits = distribution.distribution.logits  # (B, n_actions), log-probabilities
+        categorical = distribution.distribution
+        assert isinstance(categorical, torch.distributions.Categorical)
+        logits = categorical.logits  # (B, n_actions), log-probabilities
         return logits, self.policy.predict_values(observations).squeeze(-1)  # (B,)
 
 

@@ -171,7 +171,7 @@ class Session:
         return self._episode_mean("r")
 
     def _episode_mean(self, key: str) -> float:
-        episodes = self.model.ep_info_buffer or []
+        episodes = list(self.model.ep_info_buffer or [])
         return float(np.mean([e[key] for e in episodes])) if episodes else float("nan")
 
     def _wandb(self) -> WandbSink:

@@ -107,7 +107,7 @@ def loop(session: Session, interrupts: Interrupts) -> None:
         model.learn(
             total - model.num_timesteps,
             callback=AfterEachUpdate(session, interrupts),
-            log_interval=None,
+            log_interval=None,  # type: ignore[arg-type]  # rows are written by the session
             reset_num_timesteps=model.num_timesteps == 0,
         )
         session.take_numbers()

@@ -48,7 +48,8 @@ def validate(
         )
     except Stopped:
         return None
-    return [{"step": model.num_timesteps, **row} for row in games[COLUMNS].to_dict("records")]
+    rows = games[COLUMNS].to_dict("records")
+    return [{"step": model.num_timesteps} | {str(k): v for k, v in row.items()} for row in rows]
 
 
 def score(games: list[dict[str, Any]]) -> float:

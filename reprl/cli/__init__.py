@@ -76,10 +76,10 @@ def overview(found: dict[str, str]) -> str:
 
 def _help(file: Path) -> str | None:
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign):
-            targets = [node.target]
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         named = any(isinstance(t, ast.Name) and t.id == "HELP" for t in targets)
-        if named and isinstance(node.value, ast.Constant):  # type: ignore[union-attr]
-            return str(node.value.value)  # type: ignore[union-attr]
+        if named and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
     return None

@@ -1,0 +1,97 @@
+"""SIGKILL at any moment, also inside a checkpoint write, and the run still ends the same."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reprl import checkpoint
+
+COMMON = [
+    "threads=1",
+    "device=cpu",
+    "progress=off",
+    "env.workers=2",
+    "env.max_frames=1000",
+    "encoder.features_dim=32",
+    "auxiliary=contrastive",  # with a momentum encoder
+    "augmentation=shift",
+    "eval.episodes=1",
+    "eval.variants=[original]",
+    "algo.learning_rate={kind:linear,start:3e-4,end:0}",
+    "algo.ent_coef={kind:linear,start:0.02,end:0.001}",
+]
+PPO = ["env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_epochs=2"]
+A2C = ["algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
+SCHEDULE = ["total_steps=1280", "checkpoint.every=384", "eval.every=640", "log.every=96"]
+
+# Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
+DIE_INSIDE_A_WRITE = """
+import os, signal, sys
+from reprl import checkpoint
+from reprl.cli import main
+write, count = checkpoint._write, [0]
+def die(path, data):
+    count[0] += 1
+    if count[0] == int(sys.argv[1]):
+        path.write_bytes(data[: len(data) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+    return write(path, data)
+checkpoint._write = die
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def reprl(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "reprl", *arguments])
+
+
+def kill_after(process: subprocess.Popen[bytes], seconds: float) -> None:
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    while not path.exists():
+        assert process.poll() is None, "the run ended too early"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [PPO, A2C], ids=["ppo", "a2c"])
+def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    arguments = [*COMMON, *settings, *SCHEDULE]
+    assert reprl("train", *arguments, f"run_dir={whole}").wait() == 0
+
+    chance = random.Random(os.urandom(8))
+    inside = str(chance.randint(6, 9))  # in the second checkpoint of this process
+    code = [sys.executable, "-c", DIE_INSIDE_A_WRITE, inside]
+    first = subprocess.run([*code, "train", *arguments, f"run_dir={killed}"], check=False)
+    assert first.returncode == -signal.SIGKILL
+    assert checkpoint.steps(killed) == [384]
+    assert list((killed / "checkpoints").glob(".*")), "it died inside a checkpoint write"
+
+    for step in (640, 768):  # the first is the best on validation
+        process = reprl("resume", str(killed))
+        wait_for(killed / "checkpoints" / f"{step:012d}", process)
+        kill_after(process, chance.uniform(0.0, 0.5))
+    assert reprl("resume", str(killed)).wait() == 0
+
+    assert checkpoint.steps(killed) == checkpoint.steps(whole)
+    for step in checkpoint.steps(whole):
+        for file in checkpoint.FILES:
+            ours, theirs = (p / "checkpoints" / f"{step:012d}" / file for p in (killed, whole))
+            assert ours.read_bytes() == theirs.read_bytes(), f"{file} at step {step}"
+    frames = [pd.read_csv(p / "metrics.csv") for p in (killed, whole)]
+    frames = [frame[[c for c in frame if not c.startswith("time/")]] for frame in frames]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    games = [(p / "evaluation" / "validation.csv").read_bytes() for p in (killed, whole)]
+    assert games[0] == games[1]
