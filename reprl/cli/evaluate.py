@@ -93,9 +93,7 @@ def _games(
     from reprl.evaluation.selection import label
 
     greedy = values["deterministic"]
-    protocol = Protocol(
-        tuple(variants), values["episodes"], values["seed"], greedy, values["sticky"]
-    )
+    protocol = Protocol(tuple(variants), values["episodes"], values["seed"], values["sticky"])
     rows: list[pd.DataFrame] = []
     options = {key: values[key] for key in ("n_envs", "workers", "progress")}
     with Campaign(protocol, **options) as campaign:

@@ -157,7 +157,9 @@ class _Group:
 
     def receive(self, waiting: deque[Task]) -> Iterator[Game]:
         """Finish the step; gives the games that ended with it."""
-        self.observations, _, dones, infos = self.env.step_wait()
+        observations, _, dones, infos = self.env.step_wait()
+        assert isinstance(observations, np.ndarray)
+        self.observations = observations
         for index, slot in enumerate(self.slots):
             if slot.task is None:
                 continue

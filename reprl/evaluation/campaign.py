@@ -26,7 +26,6 @@ class Protocol:
     variants: tuple[Variant, ...]
     episodes: int
     seed: int = 0
-    deterministic: bool = False
     sticky: float = 0.0
 
     @property
@@ -83,7 +82,11 @@ class Campaign:
                 f"WARNING: {path}: {damaged} damaged rows are left out and played again.",
                 file=sys.stderr,
             )
-        same = {"method": method, "deterministic": deterministic, "sticky": self.protocol.sticky}
+        same: dict[str, Any] = {
+            "method": method,
+            "deterministic": deterministic,
+            "sticky": self.protocol.sticky,
+        }
         tasks = store.missing(there, self.protocol.tasks, step=step, **same)
         if tasks:
             agent = make_agent()

@@ -64,7 +64,7 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
         else:
             good &= frame[column] != ""
     frame = frame[good].reset_index(drop=True)
-    kinds = {c: np.int64 for c in INTEGERS if c in columns}
+    kinds: dict[str, type] = {c: np.int64 for c in INTEGERS if c in columns}
     kinds |= {c: np.float64 for c in (*NUMBERS, *MAYBE) if c in columns}
     return frame.astype(kinds), len(damaged) + int((~good).sum())
 

@@ -114,13 +114,14 @@ def _one_game(
         _require_same_game(env, chosen)
         views = look(agent.policy, observations)
         for variant, measured in zip(chosen, compare(views), strict=True):
-            row = {"variant": label(variant), "family": variant.family}
+            row: dict[str, Any] = {"variant": label(variant), "family": variant.family}
             row |= {"severity": variant.severity, "deterministic": agent.deterministic}
             rows.append(row | {"step_in_game": step} | measured)
         clean = views["probabilities"][:1].astype(np.float64)
         draw = np.array([uniforms.random()])
         action = clean.argmax(axis=1) if agent.deterministic else inverse_cdf(clean, draw)
-        observations, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
+        _, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
+        observations = env.observations()
         for index, variant in enumerate(chosen, 1):
             if rewards[index] != rewards[0] or dones[index] != dones[0]:
                 raise UserError(f"{reason(variant)}: leave it out.")
@@ -138,6 +139,7 @@ def look(policy: Any, observations: np.ndarray) -> dict[str, Any]:
             images = preprocess_obs(
                 batch, policy.observation_space, normalize_images=policy.normalize_images
             )
+            assert isinstance(images, Tensor)
             output = policy.features_extractor.encode(images)
             actor = critic = output.features
             attention = output.attention

@@ -1,0 +1,134 @@
+"""Agents: sampling by hand-computed numbers, rounding that does not depend on the company."""
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import PPO
+
+from reprl.envs import ScriptedAgent, make_vec_env
+from reprl.errors import UserError
+from reprl.evaluation import (
+    ModelAgent,
+    RandomAgent,
+    ScriptedPlayer,
+    as_agent,
+    evaluate,
+    evaluate_model,
+)
+from reprl.evaluation.agents import FORWARD_BATCH, inverse_cdf
+
+
+def test_inverse_cdf_by_hand():
+    chances = np.array([[0.2, 0.3, 0.0, 0.5]] * 5)
+    drawn = inverse_cdf(chances, np.array([0.0, 0.19, 0.2, 0.49, 0.999999]))
+    assert drawn.tolist() == [0, 0, 1, 1, 3]
+    # Rounding of float32 must never lead past the last action, or to one of probability zero.
+    assert inverse_cdf(np.array([[0.1, 0.2, 0.0]]), np.array([1 - 2**-53])).tolist() == [1]
+
+
+def test_random_agent_is_uniform():
+    uniforms = np.linspace(0, 1, 6000, endpoint=False)
+    actions = RandomAgent(6).act(None, None, uniforms, [])
+    assert np.bincount(actions).tolist() == [1000] * 6
+
+
+def test_probabilities_do_not_depend_on_the_rest_of_the_batch():
+    """Stock SB3's NatureCNN: alone, in company, at another place, in a longer list."""
+    agent = ModelAgent(PPO("CnnPolicy", make_vec_env(n_envs=1), seed=0, n_steps=2, device="cpu"))
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (2 * FORWARD_BATCH + 3, 4, 84, 84), dtype=np.uint8)
+    together = agent.probabilities(pictures)
+    for row in (0, 7, FORWARD_BATCH - 1, FORWARD_BATCH, len(pictures) - 1):
+        np.testing.assert_array_equal(
+            agent.probabilities(pictures[row : row + 1])[0], together[row]
+        )
+    order = rng.permutation(len(pictures))
+    np.testing.assert_array_equal(agent.probabilities(pictures[order]), together[order])
+    with torch.no_grad():  # and they are the policy's own
+        expected = agent.policy.get_distribution(torch.as_tensor(pictures)).distribution.probs
+    np.testing.assert_allclose(together, expected.numpy(), rtol=1e-5)
+
+
+def states():
+    kind, keys, *rest = np.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), (kind, keys.tolist(), *rest)
+
+
+def test_evaluation_during_training_leaves_no_trace(model):
+    model.policy.set_training_mode(True)
+    before = states()
+    first = evaluate_model(model, ["original", "green_lines@1"], 2, seed=5)
+    assert states() == before
+    assert model.policy.training
+    model.policy.set_training_mode(False)
+    torch.rand(3), np.random.rand(3)
+    assert evaluate_model(model, ["original", "green_lines@1"], 2, seed=5) == first
+    assert set(first) == {"validation/original", "validation/green_lines@1", "validation/score"}
+    frame = evaluate(model, ["original", "green_lines@1"], 2, seed=5)
+    by_hand = [frame["episode_return"][:2].mean(), frame["episode_return"][2:].mean()]
+    assert [first["validation/original"], first["validation/green_lines@1"]] == by_hand
+    assert first["validation/score"] == np.mean(by_hand)
+    assert evaluate_model(model, "original", 2, seed=5, stopped=lambda: True) is None
+
+
+def test_greedy_games_are_counted_once_per_copy(model):
+    frame = evaluate(model, "original", 6, deterministic=True)
+    assert frame["deterministic"].all()
+    distinct = frame.attrs["distinct"]["original"]
+    assert 1 <= distinct <= 6
+    assert distinct >= frame["episode_return"].nunique()
+    constant = SimpleNamespace(
+        labels=RandomAgent().labels,
+        deterministic=True,
+        act=lambda observations, *_: np.zeros(len(observations), np.int64),
+    )
+    frame = evaluate(constant, "original", 6, size=36, stack=1)
+    assert frame.attrs["distinct"]["original"] <= 4
+    assert frame["length"].nunique() > frame.attrs["distinct"]["original"]  # no-op starts differ
+
+
+def test_a_diverged_policy_is_named(model):
+    broken = SimpleNamespace(policy=model.policy, predict=None, num_timesteps=0, seed=None)
+    weight = model.policy.action_net.weight
+    kept = weight.detach().clone()
+    try:
+        with torch.no_grad():
+            weight.fill_(float("nan"))
+        with pytest.raises(UserError, match="diverged"):
+            evaluate(broken, "original", 1, size=36, stack=2)
+    finally:
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+def test_agents_that_cannot_be_sampled_or_played():
+    greedy_only = SimpleNamespace(policy=SimpleNamespace(), predict=None)
+    with pytest.raises(UserError, match="deterministic=True"):
+        as_agent(greedy_only)
+    with pytest.raises(UserError, match="cannot be evaluated"):
+        as_agent("ppo")
+    with pytest.raises(UserError, match="episodes=0"):
+        evaluate(RandomAgent(), "original", 0)
+
+
+def test_scripted_players_are_named_as_the_analysis_knows_them():
+    from reprl.analysis.naming import is_baseline
+
+    names = [
+        ScriptedPlayer(agent).labels["method"]
+        for agent in (ScriptedAgent(), ScriptedAgent(0.5, ("paddle", "ball")))
+    ]
+    assert names == ["scripted", "scripted skill=0.5 blind_to=ball+paddle"]
+    assert all(map(is_baseline, [*names, RandomAgent().labels["method"]]))
+
+
+def test_scripted_games_are_paired_and_repeatable():
+    first = evaluate(ScriptedAgent(0.3), ["original", "green_lines"], 2, n_envs=4, size=36)
+    again = evaluate(ScriptedAgent(0.3), ["green_lines", "original"], 2, n_envs=1, size=36)
+    values = first.set_index(["variant", "episode"])["length"]
+    assert values.equals(again.set_index(["variant", "episode"])["length"].reindex(values.index))
+    assert (values["original"] == values["green_lines"]).all()  # it sees the truth on both
+    assert values["original"].nunique() == 2
