@@ -35,13 +35,15 @@ class Session:
         self, variant: str | Variant, *, severity: float | None, seed: int, view: View
     ) -> None:
         self.env = make_vec_env(variant, n_envs=1, seed=seed, training=False, severity=severity)
-        self.observation = self.env.reset()
+        self.env.reset()
+        self.observation = self.env.observations()
         self.view = view
         self.score, self.lives, self.best = 0.0, 5, 0.0
 
     def step(self, action: int) -> None:
         """Play one action."""
-        self.observation, rewards, dones, infos = self.env.step(np.array([action]))
+        _, rewards, dones, infos = self.env.step(np.array([action]))
+        self.observation = self.env.observations()
         self.score += float(rewards[0])
         self.lives = int(infos[0]["lives"])
         self.best = max(self.best, self.score)

@@ -44,13 +44,14 @@ def shots(
     env = make_vec_env(found, n_envs=1, seed=seed, training=False)
     with closing(env):
         env.queue(0, seed)
-        observation = env.reset()
+        env.reset()
         agent = ScriptedAgent(skill, seed=seed)
         while True:
             (seen,) = env.objects()
-            ball = seen.ball and seen.ball.center
-            yield Shot(env.frames()[0], observation[0, -1].copy(), ball, seen.score, seen.lives)
-            observation, _, _, _ = env.step(agent.predict([seen]))
+            ball = None if seen.ball is None else seen.ball.center
+            view = env.observations()[0, -1]
+            yield Shot(env.frames()[0], view, ball, seen.score, seen.lives)
+            env.step(agent.predict([seen]))
 
 
 def contact_sheet(
@@ -117,7 +118,7 @@ def video(
         game = shots(variant, severity=severity, seed=seed, skill=skill)
         for _ in range(max(1, round(seconds * FPS))):
             shot = next(game)
-            writer.append_data(_film(shot, title))
+            writer.append_data(_film(shot, title))  # type: ignore[attr-defined]
         game.close()  # type: ignore[attr-defined]
     return path
 

@@ -128,6 +128,7 @@ class ScriptedAgent:
     def _eye(self, i: int, seen: Objects, game: int | None) -> _Eye:
         """The memory of environment i, fresh where a new game has begun."""
         eye = self._eyes.get(i)
+        name: tuple[str | int, int]
         if game is not None:
             new, name = self._games.get(i) != game, ("game", game)
         else:

@@ -125,7 +125,7 @@ class Drawing(Effect):
         if self.under:
             colour = background(frame)
             self._shown = cv2.inRange(window, colour, colour) & self._spot.pixels
-        paint = self._sheet[: window.shape[0], : window.shape[1]]
+        paint: Any = self._sheet[: window.shape[0], : window.shape[1]]
         if self.opacity < 1:
             paint = cv2.addWeighted(window, 1 - self.opacity, paint, self.opacity, 0.0)
         cv2.copyTo(paint, self._shown, window)
