@@ -17,7 +17,7 @@ from reprl.errors import UserError, unknown
 from reprl.seeding import numpy_stream
 
 NOOP, FIRE, RIGHT, LEFT = range(4)
-BLINDNESS = ("ball", "bricks", "distractor", "paddle")
+BLINDNESS = ("ball", "distractor", "paddle")
 
 _SKIP = 4  # emulator frames an action lasts
 _LEFT_WALL, _RIGHT_WALL = 8, 150  # where the ball's left edge turns
@@ -90,7 +90,7 @@ class ScriptedAgent:
     """Plays Breakout from ground truth, as well as `skill` says and as far as it can see.
 
     skill: the share of actions that are meant; the others are random. 0 is random play.
-    blind_to: "ball", "paddle" and "bricks" are not seen at all. "distractor" means not telling a
+    blind_to: "ball" and "paddle" are not seen at all. "distractor" means not telling a
     drawing from the ball: the lower one on the screen is taken for the ball.
     """
 
