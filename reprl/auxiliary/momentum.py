@@ -28,8 +28,8 @@ class Momentum(nn.Module):
         (online,) = self._online
         for follower, leader in zip(self.copy.parameters(), online.parameters(), strict=True):
             follower.lerp_(leader, self.tau)
-        for follower, leader in zip(self.copy.buffers(), online.buffers(), strict=True):
-            follower.copy_(leader)
+        for copied, original in zip(self.copy.buffers(), online.buffers(), strict=True):
+            copied.copy_(original)
 
     def train(self, mode: bool = True) -> Self:
         """Stay in evaluation mode: a key must not depend on dropout."""
