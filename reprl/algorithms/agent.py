@@ -17,19 +17,19 @@ from stable_baselines3.common.preprocessing import (
     is_image_space,
     is_image_space_channels_first,
 )
-from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecEnv
 
 from reprl import registry
+from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments
 from reprl.algorithms.collect import collect
 from reprl.algorithms.extras import Extras
 from reprl.algorithms.fast import FusedRMSprop, Network, fuse
 from reprl.algorithms.frames import FrameMemory
-from reprl.algorithms.journal import Journal, Timings
+from reprl.algorithms.journal import Journal, TimedEnv, Timings
 from reprl.algorithms.memory import RolloutMemory
 from reprl.algorithms.objectives import Objective, evaluate
 from reprl.algorithms.resumable import Resumable
-from reprl.algorithms.specs import Auxiliary, Specs, build_encoder, resolve
+from reprl.algorithms.specs import Auxiliary, Specs, resolve
 from reprl.algorithms.update import Coefficients, Update
 from reprl.algorithms.watch import watch
 from reprl.errors import UserError, unknown
@@ -37,11 +37,6 @@ from reprl.instruments import MaskMonitor
 from reprl.schedules import is_spec, schedule
 
 MODES = ("plain", "fast")
-OPTIMIZERS = {
-    "adam": torch.optim.Adam,
-    "rmsprop": torch.optim.RMSprop,
-    "rmsprop_tf": RMSpropTFLike,  # as in the original A2C: epsilon inside the root
-}
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")
 
 
@@ -102,7 +97,7 @@ class Agent(Resumable):
         self.arguments = {k: v for k, v in given.items() if k != "_init_setup_model"}
         if given["seed"] is not None:
             self._stream_seed = int(given["seed"])
-        passed = given | {"policy_kwargs": self._policy_arguments(given)}
+        passed = given | {"policy_kwargs": policy_arguments(given, self.specs, optimizer)}
         for name in ("ent_coef", "vf_coef"):
             if callable(passed[name]):
                 passed[name] = passed[name](1.0)
@@ -111,31 +106,6 @@ class Agent(Resumable):
         passed["rollout_buffer_class"] = FrameMemory if mode == "fast" else RolloutMemory
         self.action_meanings: list[str] | None = None  # what the environment calls its actions
         super().__init__(env=env, **passed)
-
-    def _policy_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """SB3's policy arguments with our encoder in place of its features extractor."""
-        arguments = dict(given["policy_kwargs"] or {})
-        if self.optimizer is not None:
-            if "optimizer_class" in arguments:
-                raise UserError("policy_kwargs optimizer_class and optimizer exclude each other.")
-            arguments["optimizer_class"] = OPTIMIZERS[self.optimizer]
-            if self.optimizer != "adam":
-                epsilon = given.get("rms_prop_eps", 1e-5)
-                arguments["optimizer_kwargs"] = {"alpha": 0.99, "eps": epsilon}
-        if self.specs.encoder is None:
-            return arguments
-        for key in ("features_extractor_class", "features_extractor_kwargs"):
-            if key in arguments:
-                raise UserError(f"policy_kwargs {key} and encoder exclude each other: give one.")
-        if not arguments.get("share_features_extractor", True):
-            raise UserError("encoder needs share_features_extractor=True.")
-        if not arguments.get("normalize_images", True):
-            raise UserError("encoder needs normalize_images=True.")
-        arguments["features_extractor_class"] = build_encoder
-        arguments["features_extractor_kwargs"] = {"spec": self.specs.encoder}
-        # SB3 adds hidden layers behind any extractor but its own NatureCNN.
-        arguments.setdefault("net_arch", [])
-        return arguments
 
     def _setup_model(self) -> None:
         if isinstance(self.observation_space, spaces.Dict):
@@ -272,7 +242,7 @@ class Agent(Resumable):
                     if self.verbose >= 1:
                         print(f"Early stop in epoch {epoch}: KL {losses.numbers['kl']:.2f}")
                     break
-                self.update.step(losses, self.num_timesteps)
+                journal.add({"gradient": self.update.step(losses, self.num_timesteps)})
             self._n_updates += 1
             if stop:
                 self.early_stops += 1
@@ -293,23 +263,3 @@ class Agent(Resumable):
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()
         return [*names, "auxiliary"], variables
-
-
-class TimedEnv:
-    """The environment, with a clock on its step."""
-
-    def __init__(self, env: VecEnv, agent: Agent) -> None:
-        self._env = env
-        self._agent = agent
-        self.seconds = 0.0
-
-    def step(self, actions: np.ndarray) -> Any:
-        # Not sooner: at on_rollout_start a callback may still capture the model.
-        self._agent._phase = "collecting"
-        began = perf_counter()
-        result = self._env.step(actions)
-        self.seconds += perf_counter() - began
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)

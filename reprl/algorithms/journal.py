@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from stable_baselines3.common.utils import explained_variance
+from stable_baselines3.common.vec_env import VecEnv
 
 from reprl.algorithms.update import Coefficients
 
@@ -96,3 +98,23 @@ class Journal:
         for name, weight in weights.items():
             agent.logger.record(f"loss/{name}", means[name])
             agent.logger.record(f"loss/{name}_weight", weight)
+
+
+class TimedEnv:
+    """The environment, with a clock on its step."""
+
+    def __init__(self, env: VecEnv, agent: Agent) -> None:
+        self._env = env
+        self._agent = agent
+        self.seconds = 0.0
+
+    def step(self, actions: np.ndarray) -> Any:
+        # Not sooner: at on_rollout_start a callback may still capture the model.
+        self._agent._phase = "collecting"
+        began = perf_counter()
+        result = self._env.step(actions)
+        self.seconds += perf_counter() - began
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)

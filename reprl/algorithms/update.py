@@ -103,8 +103,8 @@ class Update:
         attention = None if evaluation.output is None else evaluation.output.attention
         return Losses(total, weighted, numbers, observations, attention)
 
-    def step(self, losses: Losses, step: int) -> None:
-        """Backward, clip the policy and the auxiliary heads apart, and move."""
+    def step(self, losses: Losses, step: int) -> float:
+        """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
         losses.total.backward()
@@ -117,9 +117,9 @@ class Update:
         for name, value in norms.items():
             if not math.isfinite(number := float(value)):
                 raise Diverged(name, number, step)
-        losses.numbers["gradient"] = float(norm)
         optimizer.step()
         self.extras.after_step()
+        return float(norm)
 
 
 def _numbers(loss: ReinforcementLoss, terms: dict[str, Tensor], total: Tensor) -> dict[str, float]:
