@@ -61,7 +61,7 @@ def ablation_table(results: Results) -> Table:
         Column("clean", "Clean", "score"),
         Column("variants", "Variants", "score"),
         Column("retention", "Retention", "share"),
-        Column("attention_state", "Attention"),
+        Column("attention_state", "State of attention"),
     ]
     return Table("ablation", "Run by run", columns, pd.DataFrame(rows), note if same else "")
 

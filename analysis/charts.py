@@ -44,8 +44,15 @@ def chart_data(
     for row in twin.frame.to_dict("records"):
         values = {m: [row[m], row[f"{m}_low"], row[f"{m}_high"]] for m in MEASURES}
         data["twin"].append({"method": row["method"], "variant": row["variant"]} | values)
+    # A method may be seen by its mask and by saliency: the plot shows one of them, the mask first.
+    views: dict[str, str] = {}
     for row in attention.frame.to_dict("records"):
-        keys = ("method", "variant", "object", "metric", "value", "chance")
+        if row["method"] not in views or row["view"] == "mask":
+            views[row["method"]] = row["view"]
+    for row in attention.frame.to_dict("records"):
+        if row["view"] != views[row["method"]]:
+            continue
+        keys = ("method", "variant", "view", "object", "metric", "value", "chance")
         data["attention"].append(
             {k: row[k] for k in keys} | {"low": row["value_low"], "high": row["value_high"]}
         )

@@ -132,7 +132,7 @@ def exact_tests(
 ) -> tuple[list[float], str]:
     """Holm-adjusted p-values of all pairs and a sentence; all NaN where seeds are too few."""
     if not pairs:
-        return [], "Only one method can be compared, so nothing was tested."
+        return [], "Fewer than two methods can be compared, so nothing was tested."
     sizes = [(len(a), len(b)) for a, b in pairs]
     count = len(pairs)
     needed = seeds_needed(count)

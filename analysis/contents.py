@@ -163,9 +163,12 @@ def twin_table(twin: pd.DataFrame) -> Table:
 def attention_table(attention: pd.DataFrame) -> Table:
     """Where the mask lies against the truth: estimate over runs beside area-matched chance."""
     rows = []
-    keys = ["method", "variant", "object", "metric"]
+    keys = ["method", "variant", "view", "object", "metric"]
     if not attention.empty:
-        for values, part in last_step(attention).groupby(keys, sort=False):
+        measured = last_step(attention)
+        if "view" not in measured:
+            measured = measured.assign(view="mask")
+        for values, part in measured.groupby(keys, sort=False):
             got = estimate(mean, part.groupby("run")["value"].mean().to_numpy())
             low, high = got.low, got.high
             if got.n_seeds == 1:  # one run: its own interval over frames, as measured
@@ -178,6 +181,7 @@ def attention_table(attention: pd.DataFrame) -> Table:
     columns = [
         METHOD,
         VARIANT,
+        Column("view", "View", help="the agent's own mask, or saliency computed from it"),
         Column("object", "Object"),
         Column("metric", "Measure"),
         SEEDS,

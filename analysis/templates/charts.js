@@ -51,7 +51,8 @@ const scale = (d0, d1, r0, r1) => (v) => r0 + (v - d0) / ((d1 - d0) || 1) * (r1 
 function extent(values, extra) {
   const all = values.concat(extra || []).filter((v) => v !== null && isFinite(v));
   if (!all.length) return [0, 1];
-  const low = Math.min(...all), high = Math.max(...all), pad = (high - low || 1) * 0.04;
+  const low = Math.min(...all), high = Math.max(...all);
+  const pad = high - low > 1e-9 ? (high - low) * 0.04 : 0.5;
   return [low - pad, high + pad];
 }
 
@@ -62,7 +63,7 @@ function short(v) {
   return String(+v.toFixed(2)).replace("-", "−");
 }
 
-// Rows of dots with whiskers. spec: rows [name], items [{row, method, value, low, high, tip, chance}], form, label, lines [{at, text}]
+// Rows of dots with whiskers. spec: rows [name], items [{row, method, value, low, high, tip}], form, ticks, label, lines [{at, text}]
 function dots(box, spec) {
   const items = spec.items.filter((i) => visible(i.method) && i.value !== null);
   const methods = Object.keys(styleOf).filter((m) => items.some((i) => i.method === m));
@@ -73,14 +74,13 @@ function dots(box, spec) {
   const g = view.root, left = 8, right = view.width - 12;
   // Whiskers of few seeds can be huge: the axis follows the dots, whiskers are cut at its ends.
   const values = items.map((i) => i.value), fixed = (spec.lines || []).map((l) => l.at);
-  for (const i of items) if (i.chance !== undefined && i.chance !== null) fixed.push(i.chance);
   const all = values.concat(items.flatMap((i) => [i.low, i.high]));
   const core = extent(values, fixed), full = extent(all, fixed), reach = core[1] - core[0];
   const low = Math.max(full[0], core[0] - 0.5 * reach), high = Math.min(full[1], core[1] + 0.5 * reach);
   const x = scale(low, high, left + 4, right - 4), bottom = top + rows.length * block;
   for (const t of ticks(low, high, view.narrow ? 4 : 8)) {
     svg(g, "line", { x1: x(t), x2: x(t), y1: top, y2: bottom, class: "grid" });
-    svg(g, "text", { x: x(t), y: bottom + 16, class: "tick", "text-anchor": "middle" }, spec.form(t));
+    svg(g, "text", { x: x(t), y: bottom + 16, class: "tick", "text-anchor": "middle" }, (spec.ticks || (spec.form === percent ? percent : short))(t));
   }
   svg(g, "text", { x: (left + right) / 2, y: bottom + 36, class: "axis", "text-anchor": "middle" }, spec.label);
   for (const line of spec.lines || []) {
@@ -93,8 +93,6 @@ function dots(box, spec) {
     svg(g, "text", { x: left, y: y0 + 17, class: "row" }, row);
     for (const item of items.filter((i) => i.row === row)) {
       const y = y0 + 30 + lane * methods.indexOf(item.method);
-      if (item.chance !== undefined && item.chance !== null)
-        svg(g, "line", { x1: x(item.chance), x2: x(item.chance), y1: y - 6, y2: y + 6, class: "chance" });
       if (item.low !== null && item.high !== null) {
         const a = Math.max(low, item.low), b = Math.min(high, item.high);
         svg(g, "line", { x1: x(a), x2: x(b), y1: y, y2: y, stroke: colour(item.method), class: "whisker" });

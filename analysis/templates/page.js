@@ -58,10 +58,21 @@ const draw = {
   },
   attention(box) {
     const own = data.attention.filter((a) => a.metric === metric && (variant === "*" || a.variant === variant));
-    const rows = [...new Set(own.map((a) => variant === "*" ? `${a.object} · ${a.variant}` : a.object))];
-    const items = own.map((a) => ({ ...a, row: variant === "*" ? `${a.object} · ${a.variant}` : a.object, tip: `${a.method} on ${a.variant}\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 2))}\nchance ${number(a.chance, 2)}` }));
     if (!own.length) { box.textContent = `Attention was not measured on ${variant}.`; return; }
-    dots(box, { rows, items, form: (v) => number(v, 2), label: `${metric} (the gray tick is chance)`, title: "attention against the truth" });
+    const name = (a) => variant === "*" ? `${a.object} · ${a.variant}` : a.object;
+    // The ball covers a thousandth of the picture: only the ratio to chance makes objects comparable.
+    const ratio = metric !== "auc", log = (v, chance) => v === null ? null : Math.log2(Math.max(v / chance, 1 / 64));
+    const at = (v, a) => ratio ? (a.chance > 0 ? log(v, a.chance) : null) : v;
+    const items = own.map((a) => ({
+      method: a.method, row: name(a), value: at(a.value, a), low: at(a.low, a), high: at(a.high, a),
+      tip: `${a.method} on ${a.variant} (${a.view})\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 3))}\nchance ${number(a.chance, 3)}`,
+    }));
+    const times = (t) => (t < 0 ? "1/" + +(2 ** -t).toFixed(1) : +(2 ** t).toFixed(1)) + "×";
+    dots(box, {
+      rows: [...new Set(own.map(name))], items, form: ratio ? times : (v) => number(v, 2), ticks: ratio ? times : short,
+      label: ratio ? `${metric}, as a multiple of chance` : "area under the ROC curve",
+      lines: [{ at: ratio ? 0 : 0.5, text: "chance" }], title: "attention against the truth",
+    });
   },
 };
 
@@ -136,6 +147,9 @@ for (const button of document.querySelectorAll("button.copy")) {
     if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; }, () => {});
   });
 }
+
+for (const zoom of document.querySelectorAll("button.zoom"))
+  zoom.addEventListener("click", () => zoom.parentElement.classList.toggle("wide"));
 
 let width = 0;
 new ResizeObserver(() => { if (window.innerWidth !== width) { width = window.innerWidth; drawAll(); } }).observe(document.body);

@@ -25,7 +25,10 @@ def load(name: str) -> ModuleType:
 
 
 browser = load("browser")
-pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed"),
+]
 
 
 @pytest.fixture(scope="module")

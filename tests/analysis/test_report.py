@@ -22,7 +22,7 @@ EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>|`$x_{$'
 
 @pytest.fixture(scope="module")
 def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, _ = write_report([sweep], tmp_path_factory.mktemp("report") / "out")
+    path, _ = write_report([sweep], tmp_path_factory.mktemp("report") / "out", figures=False)
     return path
 
 
@@ -101,11 +101,13 @@ def test_the_report_says_what_matters(report: Path) -> None:
     assert "reprl train algo=ppo augmentation=none seed=1" in text
 
 
-def test_figures_are_written(report: Path) -> None:
-    names = {p.name for p in (report.parent / "figures").iterdir()}
+@pytest.mark.slow
+def test_figures_are_written(sweep: Path, tmp_path: Path) -> None:
+    write_report([sweep], tmp_path)
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
     for stem in ("retention", "gap", "score", "learning", "severity_green_lines", "twin"):
         assert {f"{stem}.svg", f"{stem}.pdf"} <= names
-    assert "ppo nature" in (report.parent / "figures" / "retention.svg").read_text()
+    assert "ppo nature" in (tmp_path / "figures" / "retention.svg").read_text()
 
 
 def test_the_page_asks_nobody_for_anything(report: Path) -> None:
@@ -185,6 +187,7 @@ def test_names_with_html_are_only_text(runs: Path, tmp_path: Path) -> None:
     assert f"m{EVIL}" in [m["name"] for m in json.loads(data[1])["methods"]]
 
 
+@pytest.mark.slow
 def test_the_page_stays_small(runs: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for folder in runs.glob("*/attention"):
