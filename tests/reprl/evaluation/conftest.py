@@ -53,7 +53,7 @@ def sweep(tmp_path_factory):
     """Two runs of one method and a run that has no checkpoint yet."""
     place = tmp_path_factory.mktemp("sweep")
     make_run(place / "first", seed=1)
-    make_run(place / "second", seed=2, attention="conv")
+    make_run(place / "second", seed=2, attention="conv", encoder="nature_padded")
     unfinished = make_run(place / "unfinished", seed=3)
     import shutil
 

@@ -1,0 +1,204 @@
+"""`reprl evaluate`: folders of all kinds, reuse, protocols side by side, and wrong input."""
+
+import pandas as pd
+import pytest
+
+from reprl.cli import main
+from reprl.evaluation import COLUMNS, RandomAgent, evaluate
+from reprl.evaluation.arena import Arena
+
+CHEAP = ["workers=0", "n_envs=8", "progress=off"]
+
+
+def run(capsys, *arguments):
+    code = main(["evaluate", *map(str, arguments), *CHEAP])
+    return code, capsys.readouterr()
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Counts the games that are really played."""
+    games = []
+    play = Arena.play
+
+    def counting(self, agent, tasks):
+        for game in play(self, agent, tasks):
+            games.append((agent.labels["run"], *game.task.key[:3]))
+            yield game
+
+    monkeypatch.setattr(Arena, "play", counting)
+    return games
+
+
+def test_a_sweep_is_evaluated_and_added_to(runs, capsys, played):
+    code, out = run(capsys, runs, "variants=original,green_lines@1", "episodes=1")
+    assert code == 0
+    assert "unfinished has no checkpoint" in out.err
+    assert len(played) == 6  # two runs and the random player on two variants
+    files = [
+        runs / name / "evaluation" / "episodes.csv" for name in ("baselines", "first", "second")
+    ]
+    tables = [pd.read_csv(file) for file in files]
+    for table in tables:
+        assert list(table.columns) == list(COLUMNS)
+        assert table["variant"].tolist() == ["original", "green_lines"]
+    second = tables[2].iloc[0]
+    assert (second["run"], second["algo"], second["encoder"]) == ("second", "ppo", "nature_padded")
+    assert (second["attention"], second["train_seed"], second["step"]) == ("conv", 2, 0)
+    for name in ("first", "second", "random"):
+        assert name in out.out
+
+    played.clear()
+    before = [file.read_text() for file in files]
+    assert run(capsys, runs, "variants=green_lines@1,original", "episodes=1")[0] == 0
+    assert played == []
+    assert [file.read_text() for file in files] == before
+
+    code, out = run(capsys, runs / "first", "variants=original", "episodes=3", "agents=none")
+    assert sorted(played) == [("first", "original", None, 1), ("first", "original", None, 2)]
+    assert files[1].read_text().startswith(before[1])
+    assert "(3)" in out.out
+    # What was added is what one evaluation of all three would have given.
+    games = pd.read_csv(files[1])
+    from reprl.checkpoint import load
+
+    whole = evaluate(load(runs / "first"), "original", 3)
+    got = games[games["variant"] == "original"]
+    assert got["episode_return"].tolist() == whole["episode_return"].tolist()
+    assert got["length"].tolist() == whole["length"].tolist()
+
+    played.clear()
+    place = runs / "first" / "checkpoints" / "000000000000"
+    code, out = run(
+        capsys, place, "variants=original", "episodes=3", "deterministic=true", "agents=none"
+    )
+    assert code == 0
+    assert len(played) == 3
+    assert "distinct games" in out.out
+    games = pd.read_csv(files[1])
+    assert games.groupby(["variant", "deterministic"]).size().to_dict() == {
+        ("green_lines", False): 1,
+        ("original", False): 3,
+        ("original", True): 3,
+    }
+
+
+def test_the_random_player_is_measured_under_the_same_protocol(runs, capsys):
+    options = ("variants=original", "episodes=2", "seed=9", "sticky=0.25")
+    assert run(capsys, runs / "first", *options, "agents=random,scripted@0.2:ball")[0] == 0
+    games = pd.read_csv(runs / "first" / "baselines" / "evaluation" / "episodes.csv")
+    assert games["method"].unique().tolist() == ["random", "scripted skill=0.2 blind_to=ball"]
+    expected = evaluate(RandomAgent(), "original", 2, 9, sticky=0.25, size=36)
+    ours = games[games["method"] == "random"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(ours, expected, check_dtype=False)
+
+
+def test_an_interrupted_evaluation_keeps_whole_variants_only(runs, capsys, monkeypatch):
+    play = Arena.play
+
+    def interrupted(self, agent, tasks):
+        for count, game in enumerate(play(self, agent, tasks)):
+            if count == 4:
+                raise KeyboardInterrupt
+            yield game
+
+    monkeypatch.setattr(Arena, "play", interrupted)
+    options = ("variants=original,green_lines", "episodes=3", "agents=none", "n_envs=1")
+    assert main(["evaluate", str(runs / "first"), *options, "workers=0"]) == 130
+    games = pd.read_csv(runs / "first" / "evaluation" / "episodes.csv")
+    assert games["variant"].tolist() == ["original"] * 3
+
+
+def test_twins_are_stored_and_reused(runs, capsys, monkeypatch):
+    from reprl.evaluation import twin_folder
+
+    measured = []
+    real = twin_folder.twin_evaluation
+
+    def counting(model, variants, *arguments, **options):
+        measured.append([v.name for v in variants])
+        return real(model, variants, *arguments, **options)
+
+    monkeypatch.setattr(twin_folder, "twin_evaluation", counting)
+    place = runs / "second"
+    code, out = run(capsys, place, "twin=true", "variants=green_lines,drift_left", "steps=8")
+    assert code == 0
+    assert "'drift_left' changes the game itself" in out.err
+    code, out = run(capsys, place, "twin=true", "variants=green_lines,blur", "steps=8")
+    assert measured == [["green_lines"], ["blur"]]
+    rows = pd.read_csv(place / "evaluation" / "twin.csv")
+    assert rows.groupby("variant").size().to_dict() == {"blur": 8, "green_lines": 8}
+    assert rows[["js", "value_error", "feature_distance", "attention_shift"]].notna().all().all()
+    run(capsys, place, "twin=true", "variants=green_lines,blur", "steps=8")
+    assert len(measured) == 2
+
+
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(runs, capsys):
+    from reprl.checkpoint import load, save
+
+    model = load(runs / "first")
+    model.num_timesteps = 16
+    newest = save(model, runs / "first")
+    options = ("variants=original", "episodes=1", "agents=none")
+    assert run(capsys, runs / "first", *options)[0] == 0
+    (newest / "parameters.safetensors").write_bytes(b"")
+    code, out = run(capsys, runs / "first", *options, "seed=1")
+    assert code == 0
+    assert "is damaged" in out.err
+    games = pd.read_csv(runs / "first" / "evaluation" / "episodes.csv")
+    assert games[["eval_seed", "step"]].to_numpy().tolist() == [[0, 16], [1, 0]]
+
+
+def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
+    from reprl.evaluation import agents
+
+    real = agents.ModelAgent.probabilities
+
+    def broken(self, observations):
+        if self.labels["run"] == "first":
+            from reprl.errors import UserError
+
+            raise UserError("the policy's action probabilities are no numbers.")
+        return real(self, observations)
+
+    monkeypatch.setattr(agents.ModelAgent, "probabilities", broken)
+    code, out = run(capsys, runs, "variants=original", "episodes=1", "agents=none")
+    assert code == 1
+    assert "first: the policy's action probabilities" in out.err
+    assert (runs / "second" / "evaluation" / "episodes.csv").exists()
+    assert not (runs / "first" / "evaluation" / "episodes.csv").exists()
+
+
+WRONG = [
+    ([], "there are no runs in"),
+    (["variants=gren_lines"], "Did you mean 'green_lines'?"),
+    (["variants=suite:publishd"], "Did you mean 'published'?"),
+    (["episodes=0"], "episodes=0 must be from 1"),
+    (["checkpoint=17"], "has no checkpoint at step 17: choose from 0."),
+    (["checkpoint=best"], "has no best checkpoint"),
+    (["checkpoint=newst"], "checkpoint=newst must be newest, best or a step"),
+    (["agents=randm"], "Did you mean 'random'?"),
+    (["agents=scripted:bal"], "Did you mean 'ball'?"),
+    (["agents=scripted@much"], "the skill 'much' must be a number"),
+    (["severities=much"], "severities=much is not a number"),
+    (["variants=green_lines@7"], "severity=7.0 must be a number from 0 to 1"),
+    (["twin=true", "variants=drift_left"], "changes only the picture"),
+    (["epsodes=3"], "Did you mean 'episodes'?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG)
+def test_wrong_input_is_one_sentence(sweep, tmp_path, capsys, arguments, sentence):
+    place = sweep / "first" if arguments else tmp_path
+    assert main(["evaluate", str(place), *arguments]) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert sentence in message
+    assert "Traceback" not in message
+    assert not (sweep / "first" / "evaluation" / "episodes.csv").exists()
+
+
+def test_runs_without_checkpoints(sweep, capsys):
+    assert main(["evaluate", str(sweep / "unfinished")]) == 2
+    assert "has no checkpoint yet" in capsys.readouterr().err
+    assert main(["evaluate", str(sweep / "first" / "checkpoints")]) == 2
+    assert "there are no runs in" in capsys.readouterr().err
