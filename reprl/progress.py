@@ -21,7 +21,7 @@ FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
     "train/approx_kl": "KL",
     "train/clip_fraction": "clipped",
-    "train/entropy_loss": "entropy",
+    "train/entropy_loss": "entropy loss",
     "train/explained_variance": "explained variance",
     "train/gradient_norm": "gradient norm",
     "train/value_loss": "value loss",
@@ -36,7 +36,8 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     if kl > 0.03:
         found.append(f"KL {kl:.3f} is high: good runs stay below 0.02")
     clipped = values.get("train/clip_fraction", 0.0)
-    if clipped > 0.4:
+    # a clip range that has been scheduled towards 0 clips everything, and harmlessly
+    if clipped > 0.4 and values.get("train/clip_range", 1.0) > 0.02:
         found.append(f"{clipped:.0%} of the updates are clipped")
     entropy = -values.get("train/entropy_loss", -math.inf)
     if entropy < 0.05 * math.log(max(n_actions, 2)):

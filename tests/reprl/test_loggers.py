@@ -163,6 +163,7 @@ def test_alarms_name_what_left_its_range() -> None:
         [found] = alarms(healthy | change, 4, 0.5)
         assert says in found
     assert alarms({"train/explained_variance": -0.5}, 4, 0.01) == []
+    assert alarms({"train/clip_fraction": 0.6, "train/clip_range": 1e-4}, 4, 0.9) == []
 
 
 def test_the_line_and_the_live_view_hold_the_same_facts() -> None:
