@@ -32,7 +32,8 @@ class Arrays:
     def over(cls, memory: Any, n: int, settings: Settings) -> Arrays:
         """Lay the arrays out over a buffer of at least `bytes_needed`."""
         shapes = cls._shapes(n, settings)
-        offset, views = 0, []
+        offset = 0
+        views: list[np.ndarray] = []
         for shape, dtype in shapes:
             count = int(np.prod(shape))
             views.append(np.frombuffer(memory, dtype, count, offset).reshape(shape))

@@ -74,7 +74,9 @@ class Emulator:
         self.ale.setFloat("repeat_action_probability", 0.0)
         self.ale.setInt("random_seed", 1)
         self.ale.setInt("max_num_frames_per_episode", settings.max_frames)
-        self.ale.loadROM(roms.get_rom_path(settings.game))
+        rom = roms.get_rom_path(settings.game)
+        assert rom is not None  # make_vec_env has checked the name
+        self.ale.loadROM(rom)
         self.machine = Machine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
@@ -276,7 +278,7 @@ class Emulator:
 
     def snapshot(self) -> tuple[dict[str, Any], bytes]:
         """Everything needed to continue identically in another process: plain data and bytes."""
-        ale = self.ale.cloneState(include_rng=True).__getstate__()
+        ale: bytes = self.ale.cloneState(include_rng=True).__getstate__()  # type: ignore[assignment]
         arrays = [self._frames, self._drawn, self._history]
         meta = {
             "settings": asdict(self.settings),

@@ -79,7 +79,7 @@ def contact_sheet(
             pen.text((x, y + 12), family, _INK, ImageFont.load_default(24))
         pen.text((x, y + _HEADING + 2), title, _SOFT, ImageFont.load_default(17))
         sheet.paste(panel, (x, y + _HEADING + _LABEL))
-    # 256 colours are enough for a sheet and make the file three times smaller.
+    # 256 colours are enough for a sheet and make the file smaller.
     sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     return path
 

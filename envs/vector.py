@@ -164,6 +164,11 @@ class AtariVecEnv(VecEnv):
             infos[row] = info
         return self.observations(), arrays.rewards.copy(), arrays.dones.copy(), infos
 
+    @property
+    def gap(self) -> int:
+        """Steps between two frames of a stack."""
+        return self.settings.gap
+
     def observations(self) -> np.ndarray:
         """The current observations, (n, stack, size, size) uint8, newest frame last."""
         return self._arrays.observations.copy()

@@ -21,8 +21,8 @@ class Noise(Effect):
 
     def __init__(self, *, severity: float = 0.5) -> None:
         spread = _SPREAD * checked_severity(severity)
-        # Drawing 33,600 normal numbers an observation would cost more than the emulator: a sheet
-        # twice as large is drawn once, and every observation takes a random window of it.
+        # Drawing 33,600 normal numbers an observation would be slow: a sheet twice as large is
+        # drawn once, and every observation takes a random window of it.
         sheet = np.random.default_rng(0).normal(0.0, 1.0, (2 * RAW[0], 2 * RAW[1], 1)) * spread
         self._lighter, self._darker = (
             np.repeat(np.clip(sign * sheet, 0, 255).round().astype(np.uint8), 3, axis=2)
@@ -47,7 +47,7 @@ class Blur(Effect):
         self.width = 2 * round(_REACH * checked_severity(severity)) + 1
 
     def draw(self, frame: np.ndarray, objects: Objects | None) -> None:
-        """Blur the whole picture: two box filters are near a Gaussian and six times as fast."""
+        """Blur the whole picture: two box filters are near a Gaussian and cheaper."""
         for _ in range(2 if self.width > 1 else 0):
             cv2.blur(frame, (self.width, self.width), frame)
 
