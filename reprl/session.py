@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from reprl import checkpoint, validation
@@ -71,7 +70,7 @@ class Session:
             table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
             for key, old, new in changed:
                 table.add_row(key, str(old), str(new))
-            Console(file=sys.stdout).print(table)
+            self.progress.console.print(table)
 
     def take_numbers(self) -> None:
         """Take what the update logged."""

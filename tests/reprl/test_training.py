@@ -227,6 +227,19 @@ def test_weights_leave_as_a_torch_module_and_into_stock_sb3(whole: Path) -> None
     )
 
 
+def test_launch_shows_what_differs_from_the_run_before(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(whole, tmp_path / "before")
+    more = ["progress=auto", "total_steps=32", "eval.every=0", "algo.gamma=0.98"]
+    assert train(tmp_path / "now", *more) == 0
+    page = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert ["against", "before"] in page
+    assert ["algo.gamma", "0.99", "0.98"] in page
+    assert ["total_steps", "192", "32"] in page
+    assert any(row[:2] == ["step", "32/32"] for row in page)  # and plain lines, as no terminal
+
+
 def test_small_commands_read_run_folders(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
