@@ -146,10 +146,12 @@ def _play(
                 same = same and (not truth or _alike(log.rows["objects"][-1][0], twin.objects()[0]))
                 log.add(clean_frames=_picture(twin), clean_observations=clean[0], same=same)
         actions = player(env, observations)
-        observations, _, dones, infos = env.step(actions)
+        _, _, dones, infos = env.step(actions)
+        observations = env.observations()
         left = np.array([info["lives"] for info in infos])
         if twin is not None:
-            clean, _, over, about = twin.step(actions[:1])
+            _, _, over, about = twin.step(actions[:1])
+            clean = twin.observations()
             moved = (infos[0]["raw_reward"], dones[0]) == (about[0]["raw_reward"], over[0])
             same = same and moved
         clock += 1 if lives is None else 1 + LIFE_GAP * (left < lives)
@@ -180,6 +182,8 @@ def _forward(network: Network, observations: np.ndarray) -> tuple[Tensor, Tensor
         images = network.images(observations[start : start + 256])
         logits.append(network(images).cpu())
         values.append(network.values(images).cpu())
+    if not all(torch.isfinite(part).all() for part in logits):
+        raise UserError("the policy's action probabilities are no numbers: this agent diverged.")
     return torch.cat(logits), torch.cat(values)
 
 

@@ -6,9 +6,11 @@ so that the heat never hides what it should point at.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cv2
 import imageio.v2 as imageio
@@ -76,7 +78,7 @@ def _outline(picture: np.ndarray, box: Box, colour: tuple[int, int, int]) -> Non
     cv2.rectangle(picture, corner, other, colour, 1)
 
 
-def moments(recording: Recording, which: np.ndarray) -> list[Moment]:
+def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
     """Some of the filmed looks (indices into `recording.film`) as pictures with captions."""
     view = recording.view
     looks = recording.film[which]
@@ -86,7 +88,6 @@ def moments(recording: Recording, which: np.ndarray) -> list[Moment]:
     # One scale for all, so that dim maps look dim; not the maximum, which may be a lone pixel.
     top = float(np.quantile(maps[:: len(maps) // 60 + 1], 0.998))
     left = view.visibility(recording.cells[looks].to(view.network.device))[:, 0].cpu().numpy()
-    found = []
     for i, (m, index) in enumerate(zip(which, looks, strict=True)):
         objects = recording.objects[index] if recording.objects is not None else None
         frame = recording.frames[m]
@@ -106,8 +107,7 @@ def moments(recording: Recording, which: np.ndarray) -> list[Moment]:
             warm = heat(twin, clean_maps[i], top)
             pictures[0] = (f"{view.name} on the clean game", panel(warm, twin, objects))
         caption = _caption(recording, m, index)
-        found.append(Moment(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption))
-    return found
+        yield Moment(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption)
 
 
 def _caption(recording: Recording, m: int, index: int) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def spread(recording: Recording, count: int = 6) -> np.ndarray:
 
 def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarray:
     """Moments as columns, their panels as rows: one RGB picture."""
-    chosen = moments(recording, spread(recording, count))
+    chosen = list(moments(recording, spread(recording, count)))
     height, width = chosen[0].panels[0].shape[:2]
     margin = 150  # row titles
     foot = LINE * len(chosen[0].caption) + 12
@@ -197,7 +197,7 @@ def strip(moment: Moment) -> np.ndarray:
 def write_video(recording: Recording, path: Path, longest: int = 450) -> None:
     """The first environment's play as an mp4, at most `longest` looks (half a minute)."""
     which = np.arange(min(len(recording.film), longest))
-    with imageio.get_writer(
+    video: Any = imageio.get_writer(
         path,
         fps=FPS,
         codec="libx264",
@@ -205,7 +205,8 @@ def write_video(recording: Recording, path: Path, longest: int = 450) -> None:
         macro_block_size=2,
         ffmpeg_log_level="error",
         output_params=["-preset", "veryfast"],
-    ) as video:
+    )
+    with video:
         for moment in moments(recording, which):
             video.append_data(strip(moment))
 

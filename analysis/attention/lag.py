@@ -44,7 +44,7 @@ def ball_lag(
     """
     shifts = tuple(every * k for k in range(-2, LONGEST // every + 1))
     place = {(int(b), int(t)): i for i, (b, t) in enumerate(zip(blocks, times, strict=True))}
-    seen = ball.any(axis=(1, 2))
+    seen = np.asarray(ball.any(axis=(1, 2)))
     partners = []  # per usable frame: itself and its index at every shift
     for i in range(len(maps)):
         found = [place.get((int(blocks[i]), int(times[i]) - s), -1) for s in shifts]

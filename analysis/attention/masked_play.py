@@ -71,7 +71,8 @@ def _play(
             with torch.no_grad():
                 chances = network(network.images(seen)).double().softmax(dim=1).cpu().numpy()
             actions = inverse_cdf(chances, np.array([s.random() for s in streams]))
-            observations, _, dones, infos = env.step(np.where(playing, actions, -1))
+            _, _, dones, infos = env.step(np.where(playing, actions, -1))
+            observations = env.observations()
             scores += [info["raw_reward"] * on for info, on in zip(infos, playing, strict=True)]
             playing &= ~dones
             if not playing.any():

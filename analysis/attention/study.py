@@ -1,8 +1,9 @@
 """A study of one agent's attention on one variant, and its files in the run folder.
 
-`attention/<variant>.png`, `<variant>.mp4`, `scores.csv`, `labels.json` and, on request,
-`faithfulness.csv`; the report reads them. Variants and checkpoints studied before stay in the
-tables, those studied again are replaced.
+`attention/<variant>.png`, `<variant>.mp4`, `scores.csv`, `labels.json` and, where there is more
+than one checkpoint or a test was asked for, `<variant>_over_training.svg` and `faithfulness.csv`;
+the report reads them. Variants and checkpoints studied before stay in the tables, those studied
+again are replaced.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from reprl.analysis.attention.collect import Player, Recording, collect
 from reprl.analysis.attention.draw import contact_sheet, write_picture, write_video
@@ -26,7 +28,8 @@ from reprl.analysis.attention.faithfulness import (
 )
 from reprl.analysis.attention.lag import ball_lag
 from reprl.analysis.attention.masked_play import masked_returns
-from reprl.analysis.attention.scores import attention_scores
+from reprl.analysis.attention.scores import TOLERANCE, attention_scores
+from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import View
 from reprl.envs.vector import VariantSpec
 from reprl.instruments import MaskMonitor, mask_entropy, mask_mean
@@ -34,6 +37,7 @@ from reprl.run_folder import write_atomically
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24
+SMALLEST_CONTRAST = 0.1  # between a mask's brightest and darkest cell
 
 
 @dataclass
@@ -74,16 +78,31 @@ def study(
     labels, numbers = None, {}
     if view.name == "mask":
         # The whole recording in one look: a peak that never moved over several games is stuck.
-        labels = list(MaskMonitor(patience=1).look(recording.cells).labels)
+        labels = mask_labels(recording.cells)
         numbers = {"mean": mask_mean(recording.cells), "entropy": mask_entropy(recording.cells)}
     scores = None if recording.objects is None else _scores(recording)
     return Study(recording, scores, labels, numbers)
 
 
+def mask_labels(cells: Tensor) -> list[str]:
+    """Collapse labels of a whole recording (N, 1, h, w); flat: nothing stands out, all is gray."""
+    labels = list(MaskMonitor(patience=1).look(cells).labels)
+    contrast = float((cells.amax(dim=(2, 3)) - cells.amin(dim=(2, 3))).mean())
+    if contrast < SMALLEST_CONTRAST and not {"black", "saturated"} & set(labels):
+        labels.append("flat")
+    return labels
+
+
 def _scores(recording: Recording) -> pd.DataFrame:
     maps, masks = recording.maps(), recording.masks()
     size = recording.view.network.shape[1:]
-    table = attention_scores(maps, masks, recording.blocks, cells=recording.view.basis(size))
+    table = attention_scores(
+        maps,
+        masks,
+        recording.blocks,
+        cells=recording.view.basis(size),
+        tolerance=TOLERANCE * size[0] / 84,
+    )
     lag = ball_lag(
         maps, masks["ball"], recording.blocks, recording.times, every=recording.view.every
     )
@@ -144,6 +163,8 @@ def write(
     if not pictures:
         return
     _label(place / "labels.json", name, found, int(columns["step"]))
+    if found.scores is not None:
+        write_trend(place / "scores.csv", found.variant, place / f"{name}_over_training.svg")
     title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
     write_picture(contact_sheet(found.recording, title), place / f"{name}.png")
     write_video(found.recording, place / f"{name}.mp4")
@@ -159,19 +180,27 @@ def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
     table = rows.copy()
     for position, (key, value) in enumerate(columns.items()):
         table.insert(position, key, value)
-    if path.is_file():
-        old = pd.read_csv(path)
-        if {"variant", "step"} <= set(old.columns):
-            same = (old["variant"] == columns["variant"]) & (old["step"] == columns["step"])
-            table = pd.concat([old[~same], table], ignore_index=True)
+    old = _old_rows(path)
+    if {"variant", "step"} <= set(old.columns):
+        same = (old["variant"] == columns["variant"]) & (old["step"] == columns["step"])
+        table = pd.concat([old[~same], table], ignore_index=True) if not same.all() else table
     write_atomically(path, table.to_csv(index=False))
 
 
+def _old_rows(path: Path) -> pd.DataFrame:
+    """What an earlier study left, or nothing where that cannot be read."""
+    try:
+        return pd.read_csv(path, on_bad_lines="skip") if path.is_file() else pd.DataFrame()
+    except ValueError:
+        return pd.DataFrame()
+
+
 def _label(path: Path, name: str, found: Study, step: int) -> None:
-    known: dict[str, Any] = {}
-    if path.is_file():
+    try:
         known = json.loads(path.read_text())
-    labels, about = dict(known.get("labels", {})), dict(known.get("about", {}))
+        labels, about = dict(known["labels"]), dict(known["about"])
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged: begin anew
+        labels, about = {}, {}
     labels.pop(name, None)
     if found.labels is not None:
         labels[name] = found.labels

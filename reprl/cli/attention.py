@@ -81,6 +81,8 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     from reprl.analysis.attention.views import make_view
 
     view = make_view(network_of(target.load()), values["method"])
+    where = f"{target.folder.path.name} at step {target.step} on {variant.name}"
+    print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
     seed, settings = values["seed"], target.settings
     found = study(
         view,
@@ -155,7 +157,7 @@ def _faithful(table: pd.DataFrame) -> str:
     for test in ("deletion", "insertion"):
         part = table[(table["test"] == test) & table["advantage"].notna()]
         words = [
-            f"{row['advantage']:+.3f} [{row['advantage_low']:.3f},{row['advantage_high']:.3f}] "
+            f"{row['advantage']:+.2g} [{row['advantage_low']:.2g},{row['advantage_high']:.2g}] "
             f"against {row['condition']} pixels"
             for _, row in part.iterrows()
         ]

@@ -1,0 +1,141 @@
+"""`reprl attention`: files in the run folder, merging, games without ground truth, wrong input."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from reprl.analysis.results import collect as read_results
+from reprl.cli import main
+
+CHEAP = ["steps=24"]
+
+
+def make_run(place, **overrides):
+    """A run folder with two checkpoints of an untrained agent on small pictures."""
+    from reprl import checkpoint
+    from reprl.config import load
+    from reprl.run_folder import create
+    from reprl.training import make_env, make_model
+
+    settings = {"env.size": 36, "env.n_envs": 1, "env.workers": 0, "algo.n_steps": 8}
+    settings |= {"algo.batch_size": 8, "threads": 1, "run_dir": place, **overrides}
+    config = load([f"{key}={value}" for key, value in settings.items()])
+    env = make_env(config)
+    model = make_model(config, env)
+    with torch.no_grad():
+        model.policy.action_net.weight *= 200  # pictures decide, not only the dice
+    folder = create(config, command=["reprl", "train"], python_path=[])
+    checkpoint.save(model, folder.path)
+    model.num_timesteps = 8
+    checkpoint.save(model, folder.path)
+    env.close()
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs") / "masked"
+    return make_run(place, encoder="nature_padded", attention="conv")
+
+
+@pytest.fixture
+def folder(masked, tmp_path):
+    return shutil.copytree(masked, tmp_path / "masked")
+
+
+def run(capsys, *arguments):
+    code = main(["attention", *map(str, arguments), *CHEAP])
+    return code, capsys.readouterr()
+
+
+def test_a_run_gets_pictures_scores_and_labels_that_the_report_reads(folder, capsys):
+    code, out = run(capsys, folder, "variant=green_lines", "player=scripted")
+    assert code == 0
+    assert "distractor" in out.out
+    place = folder / "attention"
+    assert Image.open(place / "green_lines.png").width > 1000
+    assert (place / "green_lines.mp4").stat().st_size > 5000
+    assert not list(place.glob("*.svg"))  # one checkpoint is no history
+    results = read_results([folder])
+    assert list(results.runs[0].images) == ["green_lines"]
+    assert "green_lines" in results.runs[0].labels
+    table = results.attention
+    assert set(table["object"]) == {"ball", "paddle", "bricks", "distractor", "background"}
+    assert {"energy", "pointing", "auc"} <= set(table["metric"])
+    assert set(table["step"].astype(int)) == {8}
+    assert not [w for w in results.warnings if "scores.csv" in w]
+
+
+@pytest.mark.slow
+def test_every_checkpoint_and_then_another_variant(folder, capsys):
+    code, _ = run(capsys, folder, "over_training=true")
+    assert code == 0
+    path = folder / "attention" / "scores.csv"
+    first = pd.read_csv(path)
+    assert sorted(set(first["step"])) == [0, 8]
+    assert (folder / "attention" / "original_over_training.svg").is_file()
+    run(capsys, folder, "method=gradient")  # the newest again, in another way
+    again = pd.read_csv(path)
+    assert set(again.loc[again["step"] == 8, "view"]) == {"gradient"}
+    assert set(again.loc[again["step"] == 0, "view"]) == {"mask"}
+    labels = json.loads((folder / "attention" / "labels.json").read_text())
+    assert labels["labels"] == {}  # saliency is no mask: nothing to have collapsed
+    assert labels["about"]["original"]["view"] == "gradient"
+
+
+@pytest.mark.slow
+def test_faithfulness_is_written_and_summed_up(folder, capsys):
+    code, out = run(capsys, folder, "faithfulness=true", "games=2")
+    assert code == 0
+    assert "similarity of maps" in out.out
+    table = pd.read_csv(folder / "attention" / "faithfulness.csv")
+    assert set(table["test"]) == {"deletion", "insertion", "return", "weights randomised"}
+    assert table["value"].notna().all()
+
+
+@pytest.mark.slow
+def test_a_damaged_table_of_before_is_no_obstacle(folder, capsys):
+    (folder / "attention").mkdir()
+    (folder / "attention" / "scores.csv").write_text("")
+    (folder / "attention" / "labels.json").write_text("{")
+    code, _ = run(capsys, folder)
+    assert code == 0
+    assert len(pd.read_csv(folder / "attention" / "scores.csv")) > 5
+
+
+@pytest.mark.slow
+def test_a_game_without_ground_truth_is_drawn_and_not_scored(tmp_path, capsys):
+    path = make_run(tmp_path / "pong", **{"env.game": "pong"})
+    code, out = run(capsys, path)
+    assert code == 0
+    assert "no ground truth" in out.out
+    assert (path / "attention" / "original.png").is_file()
+    assert not (path / "attention" / "scores.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["method=gradcan"], "Did you mean 'gradcam'?"),
+        (["variant=green_line"], "Did you mean 'green_lines'?"),
+        (["player=script"], "Did you mean 'scripted'?"),
+        (["checkpoint=77"], "no checkpoint at step 77"),
+        (["over_training=true", "checkpoint=8"], "leave checkpoint= out"),
+        (["stepz=3"], "no key 'stepz'"),
+    ],
+)
+def test_wrong_input_is_one_sentence(masked, capsys, arguments, message):
+    code, out = run(capsys, masked, *arguments)
+    assert code == 2
+    assert message in out.err
+    assert out.err.count("\n") == 1
+
+
+def test_a_folder_without_runs(tmp_path, capsys):
+    code, out = run(capsys, tmp_path)
+    assert code == 2
+    assert "no runs" in out.err
