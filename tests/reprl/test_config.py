@@ -137,11 +137,10 @@ def test_every_experiment_composes(experiment: str) -> None:
     assert check({**config.plain(), "run_dir": None}) == config
 
 
-@pytest.mark.parametrize(("group", "name"), [(g, n) for g in PARTS for n in options(g)])
-def test_every_option_composes_and_says_what_it_is(group: str, name: str) -> None:
-    config = check(compose([f"{group}={name}", *CPU]))
-    assert config.choices[group] == name
-    assert options(group)[name]
+def test_every_option_says_what_it_is() -> None:
+    for group in groups():
+        for name, text in options(group).items():
+            assert text, f"conf/{group}/{name}.yaml needs a first line of help"
 
 
 def test_several_auxiliary_losses_compose_under_their_names() -> None:

@@ -1,0 +1,30 @@
+"""Every YAML that composes also builds: each option of each part, and each experiment's agent."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from reprl.compose import PARTS, compose, options
+from reprl.config import check
+from reprl.envs import AtariVecEnv, make_vec_env
+from reprl.training import make_model
+
+SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
+CASES = [(group, name) for group in (*PARTS, "experiment") for name in options(group)]
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[AtariVecEnv]:
+    games = make_vec_env(n_envs=8)
+    yield games
+    games.close()
+
+
+@pytest.mark.parametrize(("group", "name"), CASES)
+def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
+    # some losses are about a mask, and one choice of views needs a loss
+    more = {"auxiliary": ["attention=conv_21"], "augmentation": ["auxiliary=contrastive"]}
+    model = make_model(check(compose([f"{group}={name}", *more.get(group, []), *SMALL])), env)
+    assert model.policy.action_net.out_features == 4
+    if group == "auxiliary":
+        assert bool(model.auxiliary) == (name != "none")
