@@ -96,15 +96,13 @@ def test_ends_are_recorded():
     assert set(over["end"]) == {"game_over"}
 
 
-def test_a_game_after_a_stuck_one_begins_like_any_other():
-    def agent():
-        return CatchingAgent(lambda episode: 10_000 if episode == 0 else 30)
-
-    tasks = tasks_on(["original"], 2)
-    both = played(agent(), tasks, n_envs=1, stuck_after=40)
-    second = played(agent(), tasks[1:], n_envs=1, stuck_after=40)
-    assert both[0].end == "stuck"
-    assert both[1] == second[0]
+@pytest.mark.parametrize("cut", [{"stuck_after": 12}, {"frame_limit": 240}])
+def test_a_game_after_one_that_was_cut_off_begins_like_any_other(cut):
+    tasks = tasks_on(["original", "green_lines"], 2)
+    one_after_the_other = played(PixelAgent(), tasks, n_envs=1, **cut)
+    alone = [played(PixelAgent(), [task], n_envs=1, **cut)[0] for task in tasks]
+    assert one_after_the_other == sorted(alone, key=lambda game: str(game.task.key))
+    assert {game.end for game in alone} == {"stuck" if "stuck_after" in cut else "frame_limit"}
 
 
 def test_sticky_actions_are_paired_too():

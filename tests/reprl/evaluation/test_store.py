@@ -87,7 +87,8 @@ def test_damaged_rows_are_counted_and_left_out(tmp_path):
 def test_columns_are_those_of_the_design():
     text = (
         "run, method, algo, encoder, attention, auxiliary, augmentation, train_seed, step, "
-        "variant, family, severity, episode, eval_seed, deterministic, sticky, episode_return, length, end"
+        "variant, family, severity, episode, eval_seed, deterministic, sticky, "
+        "episode_return, length, end"
     )
     assert list(COLUMNS) == text.split(", ")
     assert list(rows("original")[1].columns) == text.split(", ")
