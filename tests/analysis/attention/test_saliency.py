@@ -131,6 +131,19 @@ def test_the_mask_is_the_default_where_there_is_one(stock):
         make_view(network_of(stock), "gradcan")
 
 
+def test_with_a_mask_per_frame_the_newest_is_shown(observations):
+    from reprl.algorithms import A2C as Ours
+
+    model = Ours("CnnPolicy", make_vec_env(n_envs=1), encoder="nature", attention="per_frame")
+    network = network_of(model)
+    cells = look(make_view(network), observations)
+    with torch.no_grad():
+        every = network.extractor.encode(network.images(observations)).attention
+    assert every.shape[1] == 4
+    torch.testing.assert_close(cells, every[:, 3:])
+    assert not torch.allclose(every[:, 3:], every[:, :1])
+
+
 def test_kl_by_hand():
     p, q = torch.tensor([[0.0, 0.0]]), torch.log(torch.tensor([[0.8, 0.2]]))
     expected = 0.5 * np.log(0.5 / 0.8) + 0.5 * np.log(0.5 / 0.2)
