@@ -16,11 +16,9 @@ import yaml
 
 from reprl import __version__
 from reprl.compose import expand, options, parse, search_dirs
-from reprl.config import Config, load
-from reprl.errors import UserError, nearest, unknown
+from reprl.config import Config, check, load
+from reprl.errors import UserError, nearest
 from reprl.ranges import number_of
-
-LAUNCHERS = ("local", "submitit_local", "submitit_slurm", "ray")
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,6 @@ class Settings:
     jobs: int | None = None  # at once; None is one per core
     time_limit: float | None = None  # seconds a job may take
     retry: bool = False  # also run again what failed
-    launcher: str = "local"
-    hydra: tuple[str, ...] = ()  # overrides for a Hydra launcher: hydra.launcher.timeout_min=60
 
 
 @dataclass(frozen=True)
@@ -70,18 +66,17 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     rest, settings, file = split(overrides, config_dirs)
     given = {o.key_or_group for o in parse(rest)}
     rest = [f"{k}={v}" for k, v in file.items() if k not in given] + rest
-    if settings.launcher == "local":
-        # One single-thread job per core: two such jobs do more than one job with two threads.
-        defaults = {"threads": "1", "env.workers": "0"}
-        rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]
+    # One single-thread job per core: two such jobs do more than one job with two threads.
+    defaults = {"threads": "1", "env.workers": "0"}
+    rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]
     place = [o for o in rest if o.startswith("run_dir=")]
     rest = [o for o in rest if not o.startswith("run_dir=")]
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
+    composed: dict[tuple[str, ...], Config] = {}
     for number, job_overrides in enumerate(expand(rest)):
-        job = Job(
-            number, tuple(job_overrides), load(job_overrides, config_dirs), tuple(config_dirs)
-        )
+        config = _load(job_overrides, config_dirs, composed)
+        job = Job(number, tuple(job_overrides), config, tuple(config_dirs))
         if job.identity in seen:
             raise UserError(
                 f"jobs {seen[job.identity].number} and {number} of the sweep are the same run "
@@ -93,11 +88,24 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     return Plan(tuple(jobs), settings, folder.expanduser())
 
 
+def _load(
+    overrides: list[str], config_dirs: list[Path], composed: dict[tuple[str, ...], Config]
+) -> Config:
+    """Compose and check one job; jobs that differ only in the seed are composed once."""
+    seeds = [o for o in overrides if o.startswith("seed=")]
+    rest = tuple(o for o in overrides if o not in seeds)
+    if rest not in composed or not seeds:
+        composed[rest] = load(overrides, config_dirs)
+        return composed[rest]
+    seed = yaml.safe_load(seeds[-1].removeprefix("seed="))
+    return check({**composed[rest].plain(), "run_dir": None, "seed": seed})
+
+
 def split(
     overrides: list[str], config_dirs: list[Path]
 ) -> tuple[list[str], Settings, dict[str, str]]:
     """Separate what the runs are set to from how the sweep runs and from `sweep=FILE`."""
-    rest, hydra = [], []
+    rest = []
     file: dict[str, str] = {}
     values: dict[str, Any] = {}
     for text in overrides:
@@ -106,30 +114,25 @@ def split(
             file |= _sweep_file(value, search_dirs(overrides, config_dirs))
         elif key.startswith("sweep."):
             values[key.removeprefix("sweep.")] = value
-        elif key == "hydra/launcher":
-            values["launcher"] = value
-        elif key.lstrip("+~").startswith("hydra.launcher."):
-            hydra.append(text)
+        elif key == "hydra/launcher" or key.lstrip("+~").startswith("hydra.launcher"):
+            raise UserError(f"'{text}': sweeps run on this machine only, without Hydra launchers.")
         else:
             rest.append(text)
     values |= {
         k.removeprefix("sweep."): v for k, v in file.items() if k.startswith("sweep.")
     } | values
     file = {k: v for k, v in file.items() if not k.startswith("sweep.")}
-    return rest, _settings(values, tuple(hydra)), file
+    return rest, _settings(values), file
 
 
-def _settings(values: dict[str, Any], hydra: tuple[str, ...]) -> Settings:
-    known = ("jobs", "time_limit", "retry", "launcher")
+def _settings(values: dict[str, Any]) -> Settings:
+    known = ("jobs", "time_limit", "retry")
     for key in values:
         if key not in known:
             raise UserError(f"there is no key 'sweep.{key}'.{nearest(key, known)}")
     jobs = values.get("jobs")
     limit = values.get("time_limit")
-    launcher = str(values.get("launcher", "local"))
     retry = str(values.get("retry", "false")).lower()
-    if launcher not in LAUNCHERS:
-        raise unknown("value of sweep.launcher", launcher, LAUNCHERS)
     if retry not in ("true", "false"):
         raise UserError(f"sweep.retry={retry} must be true or false.")
     count = None if jobs is None else number_of("sweep.jobs", yaml.safe_load(str(jobs)), whole=True)
@@ -138,11 +141,7 @@ def _settings(values: dict[str, Any], hydra: tuple[str, ...]) -> Settings:
         raise UserError(f"sweep.jobs={count} must be at least 1.")
     if seconds is not None and seconds <= 0:
         raise UserError(f"sweep.time_limit={seconds} must be more than 0 seconds.")
-    if hydra and launcher == "local":
-        raise UserError(f"'{hydra[0]}' needs sweep.launcher: {', '.join(LAUNCHERS[1:])}.")
-    return Settings(
-        None if count is None else int(count), seconds, retry == "true", launcher, hydra
-    )
+    return Settings(None if count is None else int(count), seconds, retry == "true")
 
 
 def _sweep_file(name: str, dirs: list[Path]) -> dict[str, str]:
