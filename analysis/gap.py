@@ -15,7 +15,7 @@ from reprl.analysis.statistics import (
     mean,
     retention_estimate,
 )
-from reprl.envs.variants.base import catalogue
+from reprl.envs.variation.base import catalogue
 from reprl.errors import UserError
 
 CLEAN = "original"

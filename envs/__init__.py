@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reprl.envs.objects import Box, Objects
     from reprl.envs.processes import WorkerError
     from reprl.envs.scripted import ScriptedAgent
-    from reprl.envs.variants import Effect, Part, Variant, find, suite, suites, variants
+    from reprl.envs.variation import Effect, Part, Variant, find, suite, suites, variants
     from reprl.envs.vector import AtariVecEnv, make_vec_env
 
 _HOME = {
@@ -45,5 +45,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'reprl.envs' has no attribute '{name}'")
-    home = "variants" if name in _VARIANTS else _HOME[name]
+    home = "variation" if name in _VARIANTS else _HOME[name]
     return getattr(import_module(f"reprl.envs.{home}"), name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprl.envs.emulator import Emulator, Settings
 from reprl.envs.objects import Objects
-from reprl.envs.variants import Variant
+from reprl.envs.variation import Variant
 
 
 @dataclass

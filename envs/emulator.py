@@ -19,7 +19,7 @@ import numpy as np
 from ale_py import roms
 
 from reprl.envs.objects import Objects, breakout_objects
-from reprl.envs.variants import Effect, Part, Variant
+from reprl.envs.variation import Effect, Part, Variant
 from reprl.errors import UserError
 from reprl.seeding import numpy_stream
 

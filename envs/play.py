@@ -15,7 +15,7 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 
-from reprl.envs.variants import Variant
+from reprl.envs.variation import Variant
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from reprl.envs.scripted import ScriptedAgent
-from reprl.envs.variants import Variant, find, variants
+from reprl.envs.variation import Variant, find, variants
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 

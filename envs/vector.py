@@ -22,7 +22,7 @@ from reprl.envs.block import Arrays, Block
 from reprl.envs.emulator import Settings
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
-from reprl.envs.variants import Variant, find
+from reprl.envs.variation import Variant, find
 from reprl.errors import UserError, unknown
 
 VariantSpec = str | Mapping[str, Any] | Variant

@@ -283,7 +283,7 @@ def _check_batches(config: Config) -> None:
 def _check_variants(config: Config) -> None:
     from ale_py import roms
 
-    from reprl.envs.variants import find
+    from reprl.envs.variation import find
 
     if config.env.game not in roms.get_all_rom_ids():
         raise unknown("game", config.env.game, roms.get_all_rom_ids())

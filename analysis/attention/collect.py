@@ -18,7 +18,7 @@ from reprl.analysis.attention.network import Network
 from reprl.analysis.attention.views import View, look, pixel_maps
 from reprl.envs.objects import Objects
 from reprl.envs.scripted import ScriptedAgent
-from reprl.envs.variants import find
+from reprl.envs.variation import find
 from reprl.envs.vector import AtariVecEnv, VariantSpec, make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation.agents import inverse_cdf

@@ -69,7 +69,7 @@ def _overrides(word: str) -> list[str]:
     if equals and group in known:
         return [f"{group}={name}" for name in options(group)]
     if equals and group == "env.variant":
-        from reprl.envs.variants import variants
+        from reprl.envs.variation import variants
 
         return [f"{group}={name}" for name in variants()]
     keys = [k for k in flatten(compose([])) if not k.startswith("choices.") and "_target_" not in k]

@@ -24,7 +24,7 @@ KEYS = {
 
 def run(arguments: list[str]) -> int:
     _, values = parse("play", arguments, KEYS, "none")
-    from reprl.envs.variants import find
+    from reprl.envs.variation import find
 
     variant = find(values["variant"], values["severity"])
     from reprl.envs import play

@@ -26,7 +26,7 @@ KEYS = {
 
 def run(arguments: list[str]) -> int:
     _, values = parse("preview", arguments, KEYS, "none")
-    from reprl.envs.variants import find
+    from reprl.envs.variation import find
 
     names = values["variant"] or []
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reprl.envs import Variant, find, suite, suites
-from reprl.envs.variants.base import catalogue, checked_severity
+from reprl.envs.variation.base import catalogue, checked_severity
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError, unknown
 

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from reprl.envs.objects import Objects
-from reprl.envs.variants.base import Effect, checked_severity
+from reprl.envs.variation.base import Effect, checked_severity
 from reprl.errors import UserError
 
 GRID = 80

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from reprl.envs.variants.base import Effect, Machine, Part, Variant, checked_severity
+from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
 from reprl.errors import unknown
 
 _X, _Y, _DOWN, _LEFT = 99, 101, 103, 105
@@ -79,7 +79,7 @@ class Faster(Effect):
 
 
 def _dynamics(name: str, effect: str, text: str, **parameters: str) -> Variant:
-    part = Part(f"reprl.envs.variants.dynamics:{effect}", {**parameters, "severity": 0.5})
+    part = Part(f"reprl.envs.variation.dynamics:{effect}", {**parameters, "severity": 0.5})
     return Variant(name, "dynamics", 0.5, games=("breakout",), help=text, effects=(part,))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reprl.envs.variants import find
+from reprl.envs.variation import find
 from tests.envs.console import Console, frames
 
 ROWS = (32, 40, 48, 56, 64, 72)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from reprl.envs.objects import RAW, Objects
-from reprl.envs.variants.base import Effect, Part, Variant, checked_severity
+from reprl.envs.variation.base import Effect, Part, Variant, checked_severity
 
 _SPREAD = 80.0  # standard deviation of the noise at severity 1, in gray levels
 _REACH = 6  # raw pixels that the blur at severity 1 reaches to each side
@@ -53,7 +53,7 @@ class Blur(Effect):
 
 
 def _picture(name: str, effect: str, text: str) -> Variant:
-    part = Part(f"reprl.envs.variants.picture:{effect}", {"severity": 0.5})
+    part = Part(f"reprl.envs.variation.picture:{effect}", {"severity": 0.5})
     return Variant(name, "picture", 0.5, help=text, effects=(part,))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from reprl.envs.objects import breakout_objects
-from reprl.envs.variants import Effect, find, suite, suites, variants
-from reprl.envs.variants.base import catalogue
-from reprl.envs.variants.drawing import gray
+from reprl.envs.variation import Effect, find, suite, suites, variants
+from reprl.envs.variation.base import catalogue
+from reprl.envs.variation.drawing import gray
 from reprl.errors import UserError
 from tests.envs.console import Console, follow, frames
 
@@ -117,7 +117,7 @@ def test_under_the_objects_hides_nothing(screen: np.ndarray) -> None:
 
 def test_parameters_of_the_drawing_family() -> None:
     blank = np.full((210, 160, 3), 10, np.uint8)
-    base = {"_target_": "reprl.envs.variants.shapes:Lines", "colour": [200, 100, 50]}
+    base = {"_target_": "reprl.envs.variation.shapes:Lines", "colour": [200, 100, 50]}
 
     def pixels(**options) -> np.ndarray:
         return drawn(find({**base, **options}), blank)[1]
@@ -147,7 +147,7 @@ def test_luminance_matched_control_has_the_gray_of_the_player(screen: np.ndarray
     assert (picture[mask] != (200, 72, 72)).any(axis=-1).all()
     for wanted in (0, 1, 60, 141, 142, 200, 255):
         spec = {
-            "_target_": "reprl.envs.variants.shapes:Rectangles",
+            "_target_": "reprl.envs.variation.shapes:Rectangles",
             "colour": [102, 203, 50],
             "luminance": wanted,
         }
@@ -169,7 +169,7 @@ def test_luminance_matched_control_has_the_gray_of_the_player(screen: np.ndarray
     ],
 )
 def test_wrong_parameters_are_named(options: dict) -> None:
-    spec = {"_target_": "reprl.envs.variants.shapes:Lines", "colour": [1, 2, 3], **options}
+    spec = {"_target_": "reprl.envs.variation.shapes:Lines", "colour": [1, 2, 3], **options}
     with pytest.raises(UserError, match=next(iter(reversed(options)))):
         find(spec)
 

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from reprl.envs.objects import RAW, Objects
-from reprl.envs.variants.base import Effect, Machine, Part, Variant, checked_severity
-from reprl.envs.variants.drawing import background, checked_colour
+from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
+from reprl.envs.variation.drawing import background, checked_colour
 from reprl.errors import unknown
 
 _PLAYER = (62,)
@@ -128,7 +128,7 @@ def _variant(
     family = "strobe" if effect == "Strobe" else "colour"
     if severity is not None:
         parameters["severity"] = severity
-    part = Part(f"reprl.envs.variants.colour:{effect}", parameters)
+    part = Part(f"reprl.envs.variation.colour:{effect}", parameters)
     games = None if effect == "Background" else ("breakout",)
     return Variant(name, family, severity, games=games, help=text, effects=(part,))
 

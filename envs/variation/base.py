@@ -152,7 +152,7 @@ def load_object(path: str) -> Any:
 @cache
 def catalogue() -> Mapping[str, Variant]:
     """Every variant declared in a VARIANTS tuple of a module of this package, by name."""
-    package = importlib.import_module("reprl.envs.variants")
+    package = importlib.import_module("reprl.envs.variation")
     found: dict[str, Variant] = {}
     for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
         declared = getattr(importlib.import_module(f"{package.__name__}.{module}"), "VARIANTS", ())

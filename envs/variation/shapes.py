@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprl.envs.variants.base import Part, Variant
-from reprl.envs.variants.drawing import GRID, Drawing, Spot, checked_range
+from reprl.envs.variation.base import Part, Variant
+from reprl.envs.variation.drawing import GRID, Drawing, Spot, checked_range
 from reprl.errors import UserError, unknown
 
 PUBLISHED_ROWS = (32, 40, 48, 56, 64, 72)
@@ -185,7 +185,7 @@ class MovingSquare(Drawing):
         super().load_counters(counters)
 
 
-_HERE = "reprl.envs.variants.shapes"
+_HERE = "reprl.envs.variation.shapes"
 _BLUE, _RED, _GREEN, _YELLOW = [0, 191, 255], [255, 0, 0], [102, 203, 50], [210, 203, 50]
 PLAYER_GRAY = 110  # what the agent sees of paddle and ball
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reprl.envs import make_vec_env
-from reprl.envs.variants import variants
-from reprl.envs.variants.base import catalogue
+from reprl.envs.variation import variants
+from reprl.envs.variation.base import catalogue
 
 NAMES = variants()
 SEEN = [n for n in NAMES if catalogue()[n].family != "dynamics"]

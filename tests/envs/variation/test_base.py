@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from reprl.envs.variants import base
-from reprl.envs.variants.base import Effect, Part, Variant, find, variants
+from reprl.envs.variation import base
+from reprl.envs.variation.base import Effect, Part, Variant, find, variants
 from reprl.errors import UserError
 
 
