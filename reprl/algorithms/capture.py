@@ -104,6 +104,8 @@ def restore(agent: Agent, captured: Stored) -> None:
     agent.resume_log(meta["log"])
     agent.monitor.load_state(meta["mask"])
     agent._captured_threads = meta["threads"]
+    if agent.mode == meta["extras"]["mode"] and meta["compiled"] is not None:
+        agent.require_compiled(meta["compiled"])
     agent.rollout_buffer.load_state(_part(state, "memory."))
     agent.extras.load_state({k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()})
     agent._last_obs = agent._last_episode_starts = None

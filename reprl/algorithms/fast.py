@@ -162,6 +162,8 @@ def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """The same optimizer, not yet used, in its fastest form; others are left as they are."""
     (group,) = optimizer.param_groups
     options = {k: v for k, v in group.items() if k in ("lr", "eps", "weight_decay")}
+    if any(group.get(name) for name in ("amsgrad", "maximize", "decoupled_weight_decay")):
+        return optimizer
     if type(optimizer) is torch.optim.Adam:
         return torch.optim.Adam(group["params"], betas=group["betas"], fused=True, **options)
     tensorflow = isinstance(optimizer, RMSpropTFLike)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.algorithms.fast import FusedRMSprop
+from reprl.algorithms.fast import FusedRMSprop, fuse
 from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.memory import RolloutMemory
 from reprl.errors import UserError
@@ -109,6 +109,35 @@ def test_compile_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> Non
     meta["compiled"] = True
     with pytest.raises(UserError, match="was compiled"):
         rebuild(meta | {"extras": meta["extras"] | {"compile": True}}, Falling()).learn(8)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_restored_model_is_held_to_what_the_run_was(compiled: bool) -> None:
+    """`reprl resume` builds the model from its configuration and restores into it."""
+    captured = trained("ppo", mode="fast", compile=False).capture()
+    captured.meta["compiled"] = compiled
+    cls, settings = SETTINGS["ppo"]
+    fresh = cls("CnnPolicy", Falling(), seed=5, device="cpu", mode="fast", **settings)
+    assert fresh.compiled is None
+    fresh.restore(captured)
+    assert fresh.network.must is compiled
+    assert fresh.compiled is (None if compiled else False)
+    eager = cls("CnnPolicy", Falling(), mode="fast", compile=False, device="cpu", **settings)
+    if compiled:
+        with pytest.raises(UserError, match="was compiled"):
+            eager.restore(captured)
+
+
+def test_an_unusual_optimizer_is_left_as_it_is() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    unusual: list[torch.optim.Optimizer] = [
+        torch.optim.Adam([parameter], amsgrad=True),
+        torch.optim.Adam([parameter], maximize=True),
+        torch.optim.RMSprop([parameter], momentum=0.9),
+        torch.optim.AdamW([parameter]),
+    ]
+    assert all(fuse(optimizer) is optimizer for optimizer in unusual)
+    assert fuse(torch.optim.Adam([parameter])).param_groups[0]["fused"]
 
 
 @pytest.mark.parametrize("tensorflow", [False, True])
