@@ -52,6 +52,8 @@ class Schedule:
             )
 
     def __call__(self, progress_remaining: float) -> float:
+        # The last rollout may end beyond the last step: a rate or clip range below 0 would undo.
+        progress_remaining = max(progress_remaining, 0.0)
         done = 1.0 - progress_remaining
         if done < self.warmup:
             return self.start * done / self.warmup

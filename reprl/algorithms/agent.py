@@ -221,7 +221,10 @@ class Agent(Resumable):
         objective, coefficients = self._objective(), self._coefficients()
         target_kl = self._target_kl()
         journal = Journal(coefficients)
-        watched = self.instrument_every and self._n_updates % self.instrument_every == 0
+        # An update counts its epochs, and an early stop cuts them short: whether the count has just
+        # passed a multiple, not whether it hits one, which it might never do again.
+        every = self.instrument_every
+        watched = every and self._n_updates % every < self._epochs()
         stop = False
         for epoch in range(self._epochs()):
             journal.epoch()

@@ -55,6 +55,19 @@ def test_watching_changes_nothing_and_fills_the_log() -> None:
     assert all(seconds > 0 for seconds in timings.values())
 
 
+def test_early_stops_do_not_end_the_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs come in fours; after one early stop their count never is a multiple of 6 again."""
+    looks = []
+    monkeypatch.setattr("reprl.algorithms.agent.watch", lambda *_: looks.append(model._n_updates))
+    monkeypatch.setattr(PPO, "_record", lambda *_: None)
+    model = PPO(
+        "CnnPolicy", Falling(), encoder=ENCODER, instrument_every=6, **SMALL | {"n_epochs": 4}
+    )
+    model._n_updates = 1
+    model.learn(9 * 32)
+    assert looks == [1, 9, 13, 21, 25, 33]  # the first count after 0, 6, 12, 18, 24, 30
+
+
 def test_schedules_by_hand() -> None:
     linear = schedule({"kind": "linear", "start": 2.0, "end": 1.0})
     assert [linear(p) for p in (1.0, 0.5, 0.0)] == [2.0, 1.5, 1.0]
@@ -66,6 +79,8 @@ def test_schedules_by_hand() -> None:
     assert [warm(1.0), warm(0.9)] == [0.0, pytest.approx(1.0)]
     assert [warm(0.8), warm(0.4), warm(0.0)] == pytest.approx([2.0, 1.0, 0.0])
     assert schedule(0.3)(0.123) == 0.3
+    # a last rollout that ends beyond the last step: at the end, and not below it
+    assert [linear(-0.1), cosine(-0.1), warm(-0.1)] == [1.0, cosine(0.0), 0.0]
     assert schedule(warm.plain()).plain() == warm.plain()
 
 
