@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
 
 from reprl import registry
 from reprl.encoders.base import Encoder
@@ -102,6 +103,9 @@ def _require_plain(specs: Specs) -> None:
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
     """The features extractor factory that SB3's policy calls."""
+    if not is_image_space(observation_space):
+        # SB3 would hand other numbers through as they are, and the update divides by 255.
+        raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
     encoder = registry.build("encoder", spec, observation_space=observation_space)
     if not isinstance(encoder, Encoder):
         raise UserError(

@@ -8,6 +8,7 @@ import stable_baselines3
 import torch
 from gymnasium import spaces
 
+from reprl import registry
 from reprl.algorithms import A2C, PPO, Diverged
 from reprl.algorithms.extras import mirrored_actions
 from reprl.algorithms.memory import RolloutMemory
@@ -19,6 +20,11 @@ SMALL: dict[Any, dict[str, Any]] = {
     PPO: {"n_steps": 8, "batch_size": 16, "n_epochs": 2},
     A2C: {"n_steps": 3},
 }
+UNMASKED = [
+    name
+    for name in registry.names("auxiliary")
+    if name not in ("none", "attention_contrastive", "decoder", "sparsity")
+]
 STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}
 
 
@@ -45,6 +51,16 @@ def test_weight_0_is_stock_sb3(kind: Any) -> None:
     assert not torch.equal(
         head["spread.slow.weight"], heard.auxiliary.state_dict()["spread.slow.weight"]
     )
+
+
+@pytest.mark.parametrize("name", UNMASKED)
+@pytest.mark.parametrize("kind", [A2C, PPO])
+def test_every_loss_of_the_package_is_silent_at_weight_0(kind: Any, name: str) -> None:
+    stock = STOCK[kind]("CnnPolicy", Falling(), seed=4, device="cpu", **SMALL[kind]).learn(64)
+    spec = {**(registry.resolve("auxiliary", name) or {}), "coef": 0.0}
+    ours = make(kind, encoder="nature", auxiliary=spec, instrument_every=1).learn(64)
+    for theirs, own in zip(stock.policy.parameters(), ours.policy.parameters(), strict=True):
+        assert torch.equal(theirs, own)
 
 
 def test_the_head_is_clipped_apart_and_the_policy_learns_the_sum() -> None:
@@ -108,6 +124,10 @@ def test_what_cannot_be_saved_or_found_is_refused() -> None:
         make(PPO, mode="quick")
     with pytest.raises(UserError, match="exclude each other"):
         make(PPO, policy_kwargs={"features_extractor_class": object})
+    floats = Falling()
+    floats.observation_space = spaces.Box(0.0, 1.0, (4, 36, 36), np.float32)
+    with pytest.raises(UserError, match="needs uint8 pictures"):
+        PPO("CnnPolicy", floats, encoder="nature", **SMALL[PPO])
     with pytest.raises(UserError, match="unknown learning_rate kind"):
         make(PPO, learning_rate={"kind": "linaer", "start": 1.0})
 
