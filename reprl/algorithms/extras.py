@@ -211,6 +211,9 @@ class Extras:
             values=evaluation.values,
             generator=self.generators["auxiliary"],
             at=lambda offset: memory.at(index, offset),
+            augmented_from=(
+                None if observations is minibatch.observations else minibatch.observations
+            ),
         )
         return self._forward(batch, set(weights))
 

@@ -40,6 +40,15 @@ class Batch:
     at: Callable[[int], tuple[Tensor, Tensor]] = field(repr=False)
     # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
     # neighbour lies outside the memory or across an episode end; such rows are the sample itself.
+    # Neighbours are never augmented.
+    augmented_from: Tensor | None = (
+        None  # observations before RAD's augmentation, where there is one
+    )
+
+    @property
+    def originals(self) -> Tensor:
+        """The observations as the environment gave them, comparable with their neighbours."""
+        return self.observations if self.augmented_from is None else self.augmented_from
 
     def images(self, observations: Tensor | None = None) -> Tensor:
         """Observations as the encoder takes them: float32 in [0, 1]."""

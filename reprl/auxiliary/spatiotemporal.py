@@ -30,11 +30,15 @@ class SpatioTemporal(AuxiliaryLoss):
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         earlier, valid = batch.at(-1)
+        output = batch.output
+        if batch.augmented_from is not None:
+            # A place of a shifted or mirrored picture is another place one step earlier.
+            output = encoder.encode(batch.images(batch.originals))
         # Only valid pairs are encoded: the rest would be negatives that never were neighbours.
         before = encoder.encode(batch.images(earlier[valid])).feature_map  # (V, C, h, w)
         keys = before.flatten(2).permute(2, 0, 1)  # (h*w, V, C)
-        cells = batch.output.feature_map[valid].flatten(2).permute(2, 0, 1)
-        features = self.whole(batch.output.features[valid])  # (V, C)
+        cells = output.feature_map[valid].flatten(2).permute(2, 0, 1)
+        features = self.whole(output.features[valid])  # (V, C)
         global_local = info_nce(features.expand_as(keys), keys)
         local_local = info_nce(self.place(cells), keys)
         return {"spatiotemporal": global_local + local_local}

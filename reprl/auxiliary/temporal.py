@@ -61,7 +61,7 @@ class TemporalContrastive(AuxiliaryLoss):
             earlier, valid = batch.at(-self.offset)
             view = self.views(earlier, batch.generator).observations
             features = encoder.encode(batch.images(view)).features  # (B, F)
-            later = batch.observations
+            later = batch.originals
         else:
             later, valid = batch.at(self.offset)
             features = batch.output.features

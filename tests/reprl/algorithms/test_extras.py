@@ -150,6 +150,19 @@ def test_flip_exchanges_left_and_right() -> None:
         PPO("CnnPolicy", nameless, encoder=ENCODER, augmentation=FLIP, **SMALL[PPO])
 
 
+@pytest.mark.parametrize("augmentation", [FLIP, None])
+def test_losses_know_the_pictures_before_the_augmentation(augmentation: Any) -> None:
+    model = make(A2C, auxiliary=spread(coef=0.1), augmentation=augmentation)
+    seen = []
+    model.auxiliary["spread"].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    model.learn(12)
+    (batch,) = seen
+    untouched, valid = batch.at(0)
+    assert valid.all()
+    assert torch.equal(batch.originals, untouched)
+    assert torch.equal(batch.originals, batch.observations) is (augmentation is None)
+
+
 def counting(
     n_steps: int, history: int, rounds: int, starts: set[tuple[int, int]]
 ) -> RolloutMemory:

@@ -67,6 +67,18 @@ def test_ignoring_the_episode_end_changes_the_value(unmasked):
     assert abs(values[0] - values[1]) > 1e-3
 
 
+@pytest.mark.parametrize("kind", [TemporalContrastive, SpatioTemporal])
+def test_a_mirrored_training_batch_is_not_compared_with_unmirrored_neighbours(unmasked, kind):
+    loss = unmasked.prepare(kind())
+    film = Film(unmasked.images(6))
+    straight = unmasked.batch(film.frames, at=film.at)
+    mirrored = unmasked.batch(film.frames.flip(-1), at=film.at)
+    values = [next(iter(loss(b, unmasked.encoder).values())).item() for b in (straight, mirrored)]
+    assert abs(values[0] - values[1]) > 1e-4
+    mirrored.augmented_from = film.frames
+    assert next(iter(loss(mirrored, unmasked.encoder).values())).item() == values[0]
+
+
 def test_a_batch_without_a_single_pair_costs_nothing(unmasked):
     for loss in (TemporalContrastive(), SpatioTemporal()):
         unmasked.prepare(loss)
