@@ -22,7 +22,7 @@ DECODER = {
     "decoder_coef": 0.1,
     "contrastive": {"_target_": "reprl.auxiliary.Contrastive"},
     "sparsity": {"_target_": "reprl.auxiliary.Sparsity"},
-    "decoder": {"_target_": "reprl.auxiliary.Decoder", "target": "features"},
+    "decoder": {"_target_": "reprl.auxiliary.Decoder", "target": "features", "view": "image"},
 }
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},
