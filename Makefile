@@ -35,5 +35,11 @@ lint: setup
 	ln -s $(CURDIR)/reprl/* $(CURDIR)/envs $(CURDIR)/conf $(CURDIR)/analysis build/typed/reprl/
 	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p reprl
 
+# Against EnvPool and stock SB3, which need a quiet machine; without --quick they take far longer.
+bench: setup
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[bench]"
+	$(BIN)/python -m benchmarks.envs --quick
+	$(BIN)/python -m benchmarks.train --quick
+
 clean:
 	rm -rf build dist *.egg-info
