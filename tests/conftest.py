@@ -1,0 +1,25 @@
+"""Keeps temporary files of the tests, and of the processes they start, where pytest cleans up."""
+
+import getpass
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # SB3 makes a folder for every model that was given no logger, and never removes it.
+    place = tmp_path_factory.mktemp("temporary")
+    usual = Path(tempfile.gettempdir())
+    patch = pytest.MonkeyPatch()
+    # Compiled code is kept from one test session to the next: it takes minutes to make.
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        cache = usual / f"torchinductor_{getpass.getuser()}"
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    patch.setenv("TMPDIR", str(place))
+    patch.setattr(tempfile, "tempdir", str(place))
+    yield
+    patch.undo()
