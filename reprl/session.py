@@ -100,8 +100,6 @@ class Session:
 
     def save(self) -> None:
         """Checkpoint, with the open averages and the best score."""
-        for episode in self.model.ep_info_buffer or []:
-            episode.pop("t", None)  # the wall clock would make equal runs differ
         state = {"averages": self.averages.state(), "best": self.best, "pending": self.pending}
         protect = (int(self.best["step"]),) if self.best else ()
         checkpoint.save(

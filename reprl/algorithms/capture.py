@@ -74,7 +74,7 @@ def capture(agent: Agent) -> Captured:
         "optimizer_scalars": scalars,
         "threads": torch.get_num_threads(),
         "compiled": agent.compiled,
-        "episodes": None if (seen := agent.ep_info_buffer) is None else encode("episode", [*seen]),
+        "episodes": None if (seen := agent.ep_info_buffer) is None else _timeless([*seen]),
         "successes": None if (won := agent.ep_success_buffer) is None else encode("won", [*won]),
         "log": agent.pending_log(),
         "mask": agent.monitor.state(),
@@ -148,6 +148,11 @@ def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     if meta["compiled"] is not None:
         model.require_compiled(meta["compiled"])
     return model
+
+
+def _timeless(episodes: list[dict[str, Any]]) -> Any:
+    """Finished games without their wall clock, which would make equal runs differ."""
+    return encode("episode", [{k: v for k, v in e.items() if k != "t"} for e in episodes])
 
 
 # -- parameters and optimizer -------------------------------------------------------------------

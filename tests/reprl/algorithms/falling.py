@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Falling(VecEnv):
                 infos[i] = {
                     "terminal_observation": self.stack[i].copy(),
                     "TimeLimit.truncated": bool(cut and not landed),
-                    "episode": {"r": float(rewards[i]), "l": 5, "t": 0.0},
+                    "episode": {"r": float(rewards[i]), "l": 5, "t": perf_counter()},
                 }
                 self._start(i)
         return self.stack.copy(), rewards, dones, infos
