@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,14 @@ from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
 
 Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]
+
+
+def patient_compiler() -> Any:
+    """All models of a process share one function's few compiled variants: allow more of them.
+
+    Beyond the limit torch runs eager code without an error, and the run would not repeat itself.
+    """
+    return torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024)
 
 
 class Network:
@@ -61,7 +70,10 @@ class Network:
             return self._forward(observations)
         try:
             # The gradient instruments walk an update's graph more than once.
-            with torch._functorch.config.patch(donated_buffer=False):  # type: ignore[attr-defined]
+            with (
+                torch._functorch.config.patch(donated_buffer=False),  # type: ignore[attr-defined]
+                patient_compiler(),
+            ):
                 outputs = compiled(observations)
         except Exception as error:
             if self.compiled or self.must:
@@ -127,17 +139,18 @@ class FusedRMSprop(torch.optim.Optimizer):
                 if "square_avg" not in self.state[p]:
                     start = torch.ones_like if self.tensorflow else torch.zeros_like
                     self.state[p]["square_avg"] = start(p)
-            self._kernel(
-                parameters,
-                [p.grad for p in parameters],
-                [self.state[p]["square_avg"] for p in parameters],
-                # A tensor: as a number, every change of the rate would compile anew.
-                torch.tensor(group["lr"], dtype=torch.float32),
-                group["alpha"],
-                group["eps"],
-                group["weight_decay"],
-                self.tensorflow,
-            )
+            with nullcontext() if self._kernel is _rmsprop else patient_compiler():
+                self._kernel(
+                    parameters,
+                    [p.grad for p in parameters],
+                    [self.state[p]["square_avg"] for p in parameters],
+                    # A tensor: as a number, every change of the rate would compile anew.
+                    torch.tensor(group["lr"], dtype=torch.float32),
+                    group["alpha"],
+                    group["eps"],
+                    group["weight_decay"],
+                    self.tensorflow,
+                )
 
 
 def _rmsprop(

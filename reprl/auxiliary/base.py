@@ -41,9 +41,7 @@ class Batch:
     # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
     # neighbour lies outside the memory or across an episode end; such rows are the sample itself.
     # Neighbours are never augmented.
-    augmented_from: Tensor | None = (
-        None  # observations before RAD's augmentation, where there is one
-    )
+    augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
 
     @property
     def originals(self) -> Tensor:

@@ -1,5 +1,6 @@
 """The fast mode: plain mode's training within rounding, in a quarter of the memory, repeatably."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
+from torch._dynamo.testing import CompileCounter
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
 from reprl.algorithms.fast import FusedRMSprop, fuse
@@ -109,6 +111,19 @@ def test_compile_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> Non
     meta["compiled"] = True
     with pytest.raises(UserError, match="was compiled"):
         rebuild(meta | {"extras": meta["extras"] | {"compile": True}}, Falling()).learn(8)
+
+
+def test_every_model_of_a_process_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's limit of 8 variants a function would leave the fifth model eager, unsaid."""
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    torch._dynamo.reset()
+    for width in (8, 12, 16, 20, 24):
+        before = counter.frame_count
+        encoder = {"_target_": "reprl.encoders.Nature", "features_dim": width}
+        trained("a2c", mode="fast", encoder=encoder)
+        assert counter.frame_count - before >= 3  # rollout, update, optimizer
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("compiled", [False, True])
