@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.naming import is_baseline
+from reprl.analysis.naming import at_severity, curve_of, is_baseline, usual_severity
 from reprl.analysis.statistics import (
     Estimate,
     estimate,
@@ -15,7 +15,7 @@ from reprl.analysis.statistics import (
     mean,
     retention_estimate,
 )
-from reprl.envs.variation.base import catalogue
+from reprl.analysis.tidy import protocols
 from reprl.errors import UserError
 
 CLEAN = "original"
@@ -43,6 +43,7 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     missing = [c for c in NEEDED if c not in episodes.columns]
     if missing:
         raise UserError(f"the episodes table lacks the columns {', '.join(missing)}.")
+    _require_one_protocol(episodes)
     frame = episodes.copy()
     frame["episode_return"] = pd.to_numeric(frame["episode_return"], errors="coerce")
     frame = frame[np.isfinite(frame["episode_return"])]
@@ -54,31 +55,40 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
             frame[column] = None
     frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
     frame["train_seed"] = pd.to_numeric(frame["train_seed"], errors="coerce").fillna(-1).astype(int)
-    frame["curve"] = frame["variant"].astype(str).str.partition("@")[0]
-    plain = ~frame["variant"].astype(str).str.contains("@")
-    levels = frame[plain].groupby("curve")["severity"].unique()
-    usual = frame["curve"].map({c: usual_severity(str(c), s) for c, s in levels.items()})
-    other = plain & frame["severity"].notna() & (frame["severity"] != usual)
-    label = frame["curve"] + "@" + frame["severity"].map("{:g}".format)
-    frame["variant"] = frame["variant"].astype(str).where(~other, label)
+    frame["variant"] = frame["variant"].astype(str)
+    frame["curve"] = frame["variant"].map(curve_of)
+    plain = ~frame["variant"].str.contains("@")
+    # Of a variant that is not known here, the strongest severity found is the usual one.
+    strongest = frame[plain].groupby("variant")["severity"].max()
+    usual = {name: _known(usual_severity(str(name)), s) for name, s in strongest.items()}
+    other = plain & frame["severity"].notna() & (frame["severity"] != frame["variant"].map(usual))
+    for (name, severity), part in frame[other].groupby(["variant", "severity"]):
+        frame.loc[part.index, "variant"] = at_severity(str(name), float(severity))
     return frame
 
 
-def usual_severity(variant: str, found: Iterable[float]) -> float:
-    """The severity a variant has when none is asked for; of unknown ones the strongest found."""
-    known = catalogue().get(variant)
-    if known is not None and known.severity is not None:
-        return known.severity
-    return max((s for s in found if np.isfinite(s)), default=float("nan"))
+def _require_one_protocol(episodes: pd.DataFrame) -> None:
+    """Greedy and sampled games, or games of different stickiness, have no common mean."""
+    found = protocols(episodes)
+    trained = ~episodes["method"].map(is_baseline)
+    if found[trained].nunique() > 1 or found.map(lambda p: p[1]).nunique() > 1:
+        raise UserError(
+            "the episodes table mixes protocols: choose the rows of one `deterministic` and one "
+            "`sticky` first."
+        )
+
+
+def _known(usual: float | None, otherwise: float) -> float:
+    return otherwise if usual is None else usual
 
 
 def main_labels(labels: Iterable[str]) -> list[str]:
     """One label per variant: its usual severity, or the strongest where that was not played."""
     chosen: dict[str, str] = {}
     for label in labels:
-        base, _, severity = label.partition("@")
+        base = curve_of(label)
         held = chosen.get(base)
-        if held is None or not severity or ("@" in held and _strength(held) < _strength(label)):
+        if held is None or label == base or ("@" in held and _strength(held) < _strength(label)):
             chosen[base] = label
     return list(chosen.values())
 
@@ -86,7 +96,7 @@ def main_labels(labels: Iterable[str]) -> list[str]:
 def _strength(label: str) -> float:
     try:
         return float(label.partition("@")[2])
-    except ValueError:  # a mixture such as a@0.3+b
+    except ValueError:  # a name that only looks like one with a severity
         return 0.0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprl.envs.variation.base import catalogue
+
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 # Settings that change where or how a run is executed, or which seed it had, but not the method.
 NOT_THE_METHOD = (
@@ -48,6 +50,37 @@ def part_name(spec: Any) -> str:
     if isinstance(spec, Iterable):
         return "+".join(part_name(item) for item in spec)
     return str(spec)
+
+
+def curve_of(variant: str) -> str:
+    """A variant without its severity; a composition `a@0.7+b` is a variant of its own."""
+    return variant if "+" in variant else variant.partition("@")[0]
+
+
+def usual_severity(variant: str) -> float | None:
+    """The severity a variant has when none is asked for, None where that is not known."""
+    known = [catalogue().get(part) for part in variant.split("+")]
+    levels = {part.severity for part in known if part is not None and part.severity is not None}
+    return levels.pop() if len(levels) == 1 and None not in known else None
+
+
+def at_severity(variant: str, severity: float) -> str:
+    """How to ask for a variant at a severity: in a composition every part that has one gets it."""
+    parts = variant.split("+")
+    known = {part: catalogue().get(part) for part in parts}
+
+    def fixed(part: str) -> bool:
+        found = known[part]
+        return len(parts) > 1 and found is not None and found.severity is None
+
+    return "+".join(part if fixed(part) else f"{part}@{severity:g}" for part in parts)
+
+
+def variant_label(name: str, severity: float | None) -> str:
+    """The name, with the severity wherever it is not the variant's usual one."""
+    if severity is None or severity != severity or "@" in name or severity == usual_severity(name):
+        return name
+    return at_severity(name, severity)
 
 
 def trained_variants(config: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ import yaml
 
 from reprl.analysis.curves import read_metrics
 from reprl.analysis.naming import is_baseline, method_name, method_settings
-from reprl.analysis.tidy import read_table, tidy_episodes
+from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.errors import UserError
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
@@ -80,7 +80,8 @@ def collect(folders: Iterable[Path | str]) -> Results:
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
     _distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
-    frames = [episodes, _concat(tables["twin"]), _concat(tables["attention"])]
+    twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
+    frames = [episodes, twin, _concat(tables["attention"])]
     for frame in frames:
         if not frame.empty and names_of:
             frame["method"] = frame["run"].map(names_of).fillna(frame["method"])

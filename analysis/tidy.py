@@ -37,7 +37,9 @@ SAME_GAME = [
     "episode",
     "eval_seed",
     "deterministic",
+    "sticky",
 ]
+TRUE = ("true", "1", "1.0")
 
 
 def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | None:
@@ -85,26 +87,49 @@ def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
     for column in ("family", "end", "deterministic"):
         if column not in episodes.columns:
             episodes[column] = None
-    episodes["deterministic"] = episodes["deterministic"].map(
-        lambda v: str(v).lower() in ("true", "1", "1.0")
-    )
+    episodes["deterministic"] = episodes["deterministic"].map(lambda v: str(v).lower() in TRUE)
     known = episodes["episode"].notna() | episodes["eval_seed"].notna()
     repeated = episodes.duplicated(SAME_GAME) & known
     episodes = episodes[~repeated].reset_index(drop=True)
-    return _one_protocol(episodes, warnings)
+    return one_protocol(episodes, warnings)
 
 
-def _one_protocol(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
-    """Sampled and greedy games, or different stickiness, are not the same measurement."""
-    trained = ~episodes["method"].map(is_baseline)
-    protocol = list(zip(episodes["deterministic"], episodes["sticky"].fillna(0), strict=True))
-    found = pd.Series(protocol, index=episodes.index)
-    kinds = found[trained].value_counts()
-    if len(kinds) < 2:
-        return episodes
-    chosen = kinds.index[0]
+def protocols(frame: pd.DataFrame) -> pd.Series:
+    """Per row (greedy, sticky); baselines are never greedy and go with either."""
+    none = pd.Series(np.nan, index=frame.index)
+    sticky = pd.to_numeric(frame.get("sticky", none), errors="coerce").fillna(0.0)
+    greedy = frame.get("deterministic", none).map(lambda v: str(v).lower() in TRUE)
+    return pd.Series(list(zip(greedy, sticky, strict=True)), index=frame.index, dtype=object)
+
+
+def one_protocol(frame: pd.DataFrame, warnings: list[str], what: str = "games") -> pd.DataFrame:
+    """The rows of the protocol most runs share: others are not the same measurement.
+
+    Of random and scripted players those rows stay that share its stickiness.
+    """
+    if frame.empty:
+        return frame
+    found = protocols(frame)
+    trained = ~frame["method"].map(is_baseline)
+    deciding = trained if trained.any() else ~trained
+    counts = frame[deciding].groupby(found[deciding])["run"].agg(["nunique", "size"])
+    chosen = counts.sort_values(["nunique", "size"], kind="stable").index[-1]
     words = f"{'greedy' if chosen[0] else 'sampled'} actions, sticky {chosen[1]:g}"
-    warnings.append(
-        f"games were played under {len(kinds)} protocols; only those with {words} are reported."
-    )
-    return episodes[(found == chosen) | ~trained].reset_index(drop=True)
+    if len(counts) > 1:
+        warnings.append(
+            f"{what} were played under {len(counts)} protocols; only those with {words} are "
+            f"reported.{_without(frame[trained], found[trained] == chosen)}"
+        )
+    same = (found == chosen) | (~trained & (found.map(lambda p: p[1]) == chosen[1]))
+    gone = sorted(set(frame.loc[~trained, "method"]) - set(frame.loc[same & ~trained, "method"]))
+    if gone:
+        warnings.append(
+            f"{', '.join(gone)}: not measured at sticky {chosen[1]:g} as the runs were, so left "
+            f"out (reprl evaluate DIR sticky={chosen[1]:g} measures it)."
+        )
+    return frame[same].reset_index(drop=True)
+
+
+def _without(frame: pd.DataFrame, same: pd.Series) -> str:
+    gone = sorted(set(frame["run"]) - set(frame.loc[same, "run"]))
+    return f" Nothing is left of {', '.join(gone)}." if gone else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from reprl.analysis.naming import variant_label
 from reprl.envs import Variant, find, suite, suites
-from reprl.envs.variation.base import catalogue, checked_severity
+from reprl.envs.variation.base import checked_severity
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError, unknown
 
@@ -38,10 +39,7 @@ def has_severity(variant: Variant) -> bool:
 
 def label(variant: Variant) -> str:
     """The name, with the severity wherever it is not the variant's usual one."""
-    usual = catalogue().get(variant.name)
-    if variant.severity is None or (usual and usual.severity == variant.severity):
-        return variant.name
-    return f"{variant.name}@{variant.severity:g}"
+    return variant_label(variant.name, variant.severity)
 
 
 def _listed(specs: VariantSpec | Iterable[VariantSpec]) -> Iterable[VariantSpec]:

@@ -5,8 +5,16 @@ import pandas as pd
 import pytest
 
 from reprl.analysis.curves import banded, load_curve, read_metrics, steps_per_second
-from reprl.analysis.gap import GAP_COLUMNS, generalization_gap, prepare, score_estimates
+from reprl.analysis.gap import (
+    GAP_COLUMNS,
+    generalization_gap,
+    main_labels,
+    prepare,
+    score_estimates,
+)
+from reprl.analysis.naming import at_severity
 from reprl.analysis.severity import curve_points, difficulty, severity_areas, severity_curves
+from reprl.envs import find
 from reprl.errors import UserError
 
 
@@ -155,3 +163,41 @@ def test_learning_curves_skip_damage_and_do_not_invent(tmp_path) -> None:
     assert band.iloc[-1][["n_seeds", "score"]].tolist() == [1, 7.0]
     assert np.isnan(band.iloc[-1]["low"])
     assert load_curve(pd.DataFrame({"step": [1]})) is None
+
+
+def test_a_composition_is_a_variant_of_its_own() -> None:
+    games = table(
+        [
+            ("a", 1, "original", None, 20.0),
+            ("a", 1, "green_lines", 0.5, 10.0),
+            ("a", 1, "green_lines", 0.7, 8.0),
+            ("a", 1, "green_lines@0.7+moving_square", 0.7, 3.0),
+            ("a", 1, "green_lines+diagonals", 0.2, 6.0),
+        ]
+    )
+    frame = prepare(games)
+    mixed = frame[frame["variant"] == "green_lines@0.7+moving_square"]
+    assert set(mixed["curve"]) == {"green_lines@0.7+moving_square"}
+    assert mixed["episode_return"].mean() == 3.0
+    # one severity for a whole composition is written so that the command line reads it back
+    assert "green_lines+diagonals" not in set(frame["variant"])
+    label = frame.loc[frame["curve"] == "green_lines+diagonals", "variant"].iloc[0]
+    assert label == at_severity("green_lines+diagonals", 0.2)
+    again = find(label)
+    whole = find("green_lines+diagonals", 0.2)
+    assert again.effects == whole.effects
+    points = curve_points(games)["green_lines"]
+    assert [severity for severity, _ in points] == [0.0, 0.5, 0.7]
+    assert "green_lines@0.7+moving_square" in main_labels(frame["variant"].unique())
+
+
+def test_protocols_are_never_averaged() -> None:
+    sampled = GAMES.assign(deterministic=False, sticky=0.0)
+    greedy = sampled[sampled["method"] == "a"].assign(deterministic=True, episode_return=99.0)
+    sticky = sampled.assign(sticky=0.25)
+    for other in (greedy, sticky):
+        with pytest.raises(UserError, match="mixes protocols"):
+            generalization_gap(pd.concat([sampled, other]))
+    # the random player has no greedy form: its games serve greedy agents too
+    alone = sampled.assign(deterministic=sampled["method"] != "random")
+    pd.testing.assert_frame_equal(generalization_gap(alone), generalization_gap(GAMES))

@@ -180,3 +180,27 @@ def test_labels_are_read(sweep: Path) -> None:
     assert by_name["ppo-softplus-boxes-2"].labels == {"original": [], "green_lines": ["stuck"]}
     written = json.loads((sweep / "ppo-softplus-boxes-2" / "attention" / "labels.json").read_text())
     assert set(written) == {"labels"}
+
+
+def test_baselines_of_another_stickiness_stand_apart(runs: Path) -> None:
+    path = runs / "baselines" / "evaluation" / "episodes.csv"
+    there = pd.read_csv(path)
+    sticky = there.assign(sticky=0.25, episode_return=99.0)
+    kept = there[there["method"] != "scripted"]
+    pd.concat([kept, sticky]).to_csv(path, index=False)
+    got = collect([runs])
+    random = got.episodes[got.episodes["method"] == "random"]
+    assert len(random) == 8 * 40
+    assert set(random["sticky"]) == {0.0}
+    assert "scripted" not in set(got.episodes["method"])
+    assert any(w.startswith("scripted: not measured at sticky 0") for w in got.warnings)
+
+
+def test_games_of_two_protocols_are_not_the_same_game(runs: Path) -> None:
+    path = runs / FIRST / "evaluation" / "episodes.csv"
+    games = pd.read_csv(path)
+    pd.concat([games.assign(sticky=0.25), games]).to_csv(path, index=False)
+    got = collect([runs])
+    assert (got.episodes["run"] == FIRST).sum() == len(games)
+    assert any("2 protocols; only those with sampled actions, sticky 0 " in w for w in got.warnings)
+    assert not any("Nothing is left" in w for w in got.warnings)
