@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from reprl import checkpoint, validation
+from reprl import checkpoint
 from reprl.config import Config
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import TensorBoardSink, WandbSink
 from reprl.metrics import Averages, CsvSink, Sink, read_rows
 from reprl.progress import PARTS, Moment, Progress, alarms
 from reprl.run_folder import RunFolder, differences, previous
+from reprl.seeding import stream_seed
 
 if TYPE_CHECKING:
     from reprl.algorithms.agent import Agent
+
+VALIDATION = ["variant", "severity", "episode", "eval_seed", "episode_return", "length", "end"]
 
 
 class Session:
@@ -83,14 +86,14 @@ class Session:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
         config, step = self.config, self.model.num_timesteps
         last = step >= config.total_steps
-        games: list[dict[str, Any]] | None = None
+        scores: dict[str, float] = {}
         if config.eval.every and (last or self._crosses(config.eval.every)):
-            games = validation.validate(self.model, config, interrupts)
-            self.pending = games is None
-        improved = games is not None and self._judge(games)
-        row = games is not None or last or self._crosses(config.log.every)
+            scores = self._validate(interrupts)
+            self.pending = not scores
+        improved = bool(scores) and self._improves(scores["validation/score"])
+        row = bool(scores) or last or self._crosses(config.log.every)
         if row and not self.pending:
-            self._write_row(games)
+            self._write_row(scores)
         self._show(row=row)
         due = last or improved or self._crosses(config.checkpoint.every)
         if due or interrupts():
@@ -116,21 +119,37 @@ class Session:
         step = self.model.num_timesteps
         return step // every > (step - self.config.rollout) // every
 
-    def _judge(self, games: list[dict[str, Any]]) -> bool:
-        """Keep the validation games; True if their score is the best so far."""
-        self.games.write_rows(games)
-        score = validation.score(games)
+    def _validate(self, interrupts: Interrupts) -> dict[str, float]:
+        """Play and keep the validation games; their mean scores, none if a signal came first."""
+        from reprl.evaluation import FRAME_LIMIT, evaluate_model, mean_scores
+
+        config, step = self.config, self.model.num_timesteps
+        games = evaluate_model(
+            self.model,
+            config.eval.variants,
+            config.eval.episodes,
+            stream_seed(config.seed, "validation"),
+            stopped=interrupts,
+            sticky=config.env.sticky,
+            frame_limit=min(config.env.max_frames, FRAME_LIMIT),
+        )
+        if games is None:
+            return {}
+        rows = games[VALIDATION].to_dict("records")
+        self.games.write_rows({"step": step} | {str(k): v for k, v in r.items()} for r in rows)
+        return mean_scores(games)
+
+    def _improves(self, score: float) -> bool:
+        """Whether a validation score is the best so far."""
         if self.best is not None and score <= self.best["score"]:
             return False
         self.best = {"step": self.model.num_timesteps, "score": score}
         return True
 
-    def _write_row(self, games: list[dict[str, Any]] | None) -> None:
+    def _write_row(self, scores: dict[str, float]) -> None:
         row = self.averages.take()
         row |= {"rollout/score": self._score(), "rollout/length": self._episode_mean("l")}
-        if games is not None:
-            row |= {f"validation/{v}": r for v, r in validation.by_variant(games).items()}
-            row["validation/score"] = validation.score(games)
+        row |= scores
         self._moment = self._measure(row)
         row |= {
             "time/elapsed": self.elapsed + time.perf_counter() - self.began,

@@ -9,7 +9,7 @@ from reprl.evaluation.agents import (
     as_agent,
 )
 from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game
-from reprl.evaluation.runner import COLUMNS, distinct_games, evaluate, evaluate_model
+from reprl.evaluation.runner import COLUMNS, distinct_games, evaluate, evaluate_model, mean_scores
 from reprl.evaluation.selection import expand
 from reprl.evaluation.twin import TWIN_COLUMNS, twin_evaluation
 
@@ -30,5 +30,6 @@ __all__ = [
     "evaluate",
     "evaluate_model",
     "expand",
+    "mean_scores",
     "twin_evaluation",
 ]

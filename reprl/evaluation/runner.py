@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from reprl.analysis.naming import variant_label
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.agents import Agent, RandomAgent, Task, as_agent
@@ -80,11 +80,10 @@ def evaluate_model(
     *,
     stopped: Callable[[], bool] = lambda: False,
     **options: Any,
-) -> dict[str, float] | None:
-    """Mean scores while training: `validation/<variant>` and their mean, `validation/score`.
+) -> pd.DataFrame | None:
+    """The games of a model in training, as `evaluate` gives them; None once `stopped` says so.
 
     Plays in its own emulators with its own streams, so training goes on as if nothing had been.
-    None if `stopped` says so after some game.
     """
 
     def ask(_: Game) -> None:
@@ -92,14 +91,18 @@ def evaluate_model(
             raise _Stopped
 
     try:
-        frame = evaluate(model, variants, episodes, seed, progress=ask, **options)
+        return evaluate(model, variants, episodes, seed, progress=ask, **options)
     except _Stopped:
         return None
-    game = (env_settings(model) | options).get("game", "breakout")
-    found = expand(variants, options.get("severities", ()), game)
-    means = frame["episode_return"].to_numpy().reshape(len(found), episodes).mean(axis=1)
-    scores = {f"validation/{label(v)}": float(m) for v, m in zip(found, means, strict=True)}
-    return scores | {"validation/score": float(np.mean(means))}
+
+
+def mean_scores(games: pd.DataFrame) -> dict[str, float]:
+    """`validation/<variant>` and their mean, `validation/score`, which chooses checkpoints."""
+    levels = games["severity"]
+    labels = [variant_label(v, s) for v, s in zip(games["variant"], levels, strict=True)]
+    means = games["episode_return"].groupby(labels, sort=False).mean()
+    scores = {f"validation/{name}": float(score) for name, score in means.items()}
+    return scores | {"validation/score": float(means.mean())}
 
 
 class _Stopped(Exception):
