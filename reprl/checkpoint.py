@@ -164,6 +164,19 @@ class Damaged(Exception):
     """A file of a checkpoint is missing or not what its manifest says."""
 
 
+class _Record(dict[str, Any]):
+    """A mapping of state.json; a key it lacks is one that its version of reprl did not know."""
+
+    def __init__(self, values: dict[str, Any], path: Path) -> None:
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(
+            f"checkpoint {self.path} was written by another version of reprl (no '{key}')."
+        )
+
+
 def _candidates(folder: Path, step: int | None) -> list[Path]:
     if not folder.exists():
         raise UserError(f"there is no checkpoint '{folder}'.")
@@ -187,12 +200,15 @@ def _candidates(folder: Path, step: int | None) -> list[Path]:
 def _read(path: Path) -> Stored:
     manifest = _manifest(path)
     data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
-    record = json.loads(data["state.json"])
+    record = _Record(json.loads(data["state.json"]), path)
+    meta, layouts = _Record(record["meta"], path), _Record(record["layouts"], path)
+    if "extras" in meta:
+        meta["extras"] = _Record(meta["extras"], path)
     parts = {
-        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), record["layouts"][part])
+        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), layouts[part])
         for part in PARTS
     }
-    return Stored(**parts, meta=record["meta"], loop=record["loop"], path=path)
+    return Stored(**parts, meta=meta, loop=record["loop"], path=path)
 
 
 def _manifest(path: Path) -> dict[str, Any]:

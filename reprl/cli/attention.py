@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
     if values["over_training"] and values["checkpoint"] != "newest":
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
     from reprl.evaluation.selection import expand
-    from reprl.evaluation.targets import targets
+    from reprl.evaluation.targets import each, targets
 
     found, problems = targets(place, values["checkpoint"])
     game = found[0].config.env.game
@@ -58,10 +58,12 @@ def run(arguments: list[str]) -> int:
     import torch
 
     torch.set_num_threads(values["threads"])
-    for target in found:
+
+    def look(target: Target) -> None:
         for variant in variants:
             _target(target, variant, values)
-    return 0
+
+    return 1 if each(found, look) else 0
 
 
 def _target(target: Target, variant: Variant, values: dict[str, Any]) -> None:

@@ -91,6 +91,7 @@ def _games(
     from reprl.evaluation.baselines import baselines_file
     from reprl.evaluation.campaign import Campaign, Protocol, summary
     from reprl.evaluation.selection import label
+    from reprl.evaluation.targets import each
 
     greedy = values["deterministic"]
     protocol = Protocol(tuple(variants), values["episodes"], values["seed"], values["sticky"])
@@ -116,9 +117,10 @@ def _games(
                 deterministic=greedy,
             ).assign(run=target.folder.path.resolve().name)
 
-        failed = _each(found, play, rows)
+        failed = each(found, lambda target: rows.append(play(target)))
     names = [label(variant) for variant in variants]
-    _show(summary(pd.concat(rows, ignore_index=True), names))
+    if rows:
+        _show(summary(pd.concat(rows, ignore_index=True), names))
     if greedy:
         for name, counts in campaign.distinct.items():
             _say_distinct(name, counts, values["episodes"])
@@ -130,6 +132,7 @@ def _games(
 def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
     import pandas as pd
 
+    from reprl.evaluation.targets import each
     from reprl.evaluation.twin_folder import looked_at, split, twin_summary
 
     compared, refused = split(variants)
@@ -140,25 +143,10 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
     keys = ("steps", "seed", "deterministic", "sticky", "workers")
     options = {key: values[key] for key in keys}
     rows: list[pd.DataFrame] = []
-    failed = _each(found, lambda target: looked_at(target, compared, **options), rows)
-    _show(twin_summary(pd.concat(rows, ignore_index=True)))
+    failed = each(found, lambda target: rows.append(looked_at(target, compared, **options)))
+    if rows:
+        _show(twin_summary(pd.concat(rows, ignore_index=True)))
     return 1 if failed else 0
-
-
-def _each(
-    found: list[Target], measure: Callable[[Target], pd.DataFrame], rows: list[pd.DataFrame]
-) -> int:
-    """Measure every run; in a sweep one that cannot be measured does not stop the others."""
-    failed = 0
-    for target in found:
-        try:
-            rows.append(measure(target))
-        except UserError as error:
-            if len(found) == failed + 1:
-                raise
-            failed += 1
-            print(f"WARNING: {target.folder.path}: {error}", file=sys.stderr)
-    return failed
 
 
 def _show(lines: list[list[str]]) -> None:

@@ -62,8 +62,12 @@ class Campaign:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._arena is not None:
             self._arena.close()
+            self._arena = None
 
     def measure(
         self,
@@ -93,7 +97,11 @@ class Campaign:
             if agent.labels["step"] != step:  # a damaged newest checkpoint gave way to an older
                 step = int(agent.labels["step"])
                 tasks = store.missing(there, self.protocol.tasks, step=step, **same)
-            there = self._play(path, there, agent, tasks, settings)
+            try:
+                there = self._play(path, there, agent, tasks, settings)
+            except BaseException:
+                self._close()  # games it had begun must not wait for the next agent
+                raise
         rows = self.protocol.of(there)
         rows = rows[(rows["method"] == method) & (rows["step"] == step)]
         return rows[rows["deterministic"] == deterministic].reset_index(drop=True)
@@ -124,8 +132,7 @@ class Campaign:
 
     def _arena_for(self, settings: dict[str, Any]) -> Arena:
         if self._arena is None or settings != self._settings:
-            if self._arena is not None:
-                self._arena.close()
+            self._close()
             n_envs = min(self.n_envs, len(self.protocol.tasks))
             sticky = self.protocol.sticky
             workers = min(self.workers, n_envs)

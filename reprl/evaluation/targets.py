@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,22 @@ def targets(place: Path, which: str = "newest") -> tuple[list[Target], list[str]
             "folders of each game apart."
         )
     return found, problems
+
+
+def each(found: list[Target], measure: Callable[[Target], None]) -> int:
+    """Measure every run, and count those that fail: in a sweep they do not stop the others."""
+    failed = 0
+    for target in found:
+        try:
+            measure(target)
+        except Exception as error:
+            if len(found) == 1:
+                raise
+            failed += 1
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            words = " ".join(f"{kind}{error}".split())
+            print(f"WARNING: {target.folder.path} is left out: {words}", file=sys.stderr)
+    return failed
 
 
 def _target(folder: RunFolder, which: str) -> Target:

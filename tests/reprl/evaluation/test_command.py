@@ -1,5 +1,8 @@
 """`reprl evaluate`: folders of all kinds, reuse, protocols side by side, and wrong input."""
 
+import hashlib
+import json
+
 import pandas as pd
 import pytest
 
@@ -164,9 +167,58 @@ def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
     monkeypatch.setattr(agents.ModelAgent, "probabilities", broken)
     code, out = run(capsys, runs, "variants=original", "episodes=1", "agents=none")
     assert code == 1
-    assert "first: the policy's action probabilities" in out.err
+    assert "first is left out: the policy's action probabilities" in out.err
     assert (runs / "second" / "evaluation" / "episodes.csv").exists()
     assert not (runs / "first" / "evaluation" / "episodes.csv").exists()
+
+
+@pytest.fixture
+def old(runs):
+    """A sweep whose first run has a checkpoint that an earlier version wrote."""
+    place = runs / "first" / "checkpoints" / "000000000000"
+    record = json.loads((place / "state.json").read_text())
+    del record["meta"]["action_meanings"]
+    text = json.dumps(record)
+    (place / "state.json").write_text(text)
+    manifest = json.loads((place / "manifest.json").read_text())
+    manifest["sha256"]["state.json"] = hashlib.sha256(text.encode()).hexdigest()
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    return runs
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "variants=original", "episodes=1", *CHEAP],
+        ["evaluate", "twin=true", "variants=blur", "steps=8", *CHEAP],
+        ["attention", "variant=original", "steps=16"],
+    ],
+)
+def test_a_checkpoint_of_another_version_is_one_sentence(old, capsys, arguments):
+    command, *options = arguments
+    sentence = "was written by another version of reprl (no 'action_meanings')."
+    assert main([command, str(old), *options]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if sentence in line]
+    assert len(lines) == 1
+    assert f"WARNING: {old / 'first'} is left out: checkpoint" in lines[0]
+    done = "attention" if command == "attention" else "evaluation"
+    assert list((old / "second" / done).glob("*.csv"))
+    assert main([command, str(old / "first"), *options]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_any_error_of_one_run_is_said_by_its_name(runs, capsys, monkeypatch):
+    from reprl.evaluation.targets import Target
+
+    def load(target):
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr(Target, "load", load)
+    code, out = run(capsys, runs, "variants=original", "episodes=1", "agents=none")
+    assert code == 1
+    warned = [line for line in out.err.splitlines() if "is left out" in line]
+    assert [line.rpartition(": ")[2] for line in warned] == ["two lines"] * 2
+    assert "first is left out: ZeroDivisionError" in warned[0]
 
 
 WRONG = [
