@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+import warnings
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -115,6 +116,12 @@ class Agent(Resumable):
         if (meanings := getattr(self.env, "action_meanings", None)) is not None:
             self.action_meanings = list(meanings)
         super()._setup_model()
+        if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
+            warnings.warn(
+                "target_kl with an augmented training batch (use: rad) also counts what the "
+                "augmentation changes: the rollout's policy saw the pictures as they were.",
+                stacklevel=4,
+            )
         if self.mode == "fast":
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
@@ -131,6 +138,8 @@ class Agent(Resumable):
             device=self.device,
         )
         self.auxiliary = self.extras.losses
+        if self.mode == "fast":
+            self.extras.layout = torch.channels_last
         if self.weight_decay:
             for group in self.policy.optimizer.param_groups:
                 group["weight_decay"] = self.weight_decay
@@ -141,7 +150,6 @@ class Agent(Resumable):
             policy=self.policy,
             extras=self.extras,
             memory=self.rollout_buffer,
-            max_grad_norm=self.max_grad_norm,
             evaluate=evaluate if self.network is None else self.network.evaluate,
         )
 
@@ -178,10 +186,12 @@ class Agent(Resumable):
             timed = TimedEnv(env, self)
             done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
             seconds = timed.seconds
-        if done:
-            assert isinstance(self._last_obs, np.ndarray)
-            assert self._last_episode_starts is not None
-            self.rollout_buffer.finish(self._last_obs, self._last_episode_starts)
+            if done:
+                assert isinstance(self._last_obs, np.ndarray)
+                assert self._last_episode_starts is not None
+                self.rollout_buffer.finish(
+                    self._last_obs, self._last_episode_starts, np.stack(timed.rewards)
+                )
         self._phase = "collected" if done else "ready"
         self.timings.add("env", seconds)
         self.timings.add("forward", perf_counter() - began - seconds)
@@ -245,7 +255,8 @@ class Agent(Resumable):
                     if self.verbose >= 1:
                         print(f"Early stop in epoch {epoch}: KL {losses.numbers['kl']:.2f}")
                     break
-                journal.add({"gradient": self.update.step(losses, self.num_timesteps)})
+                norm = self.update.step(losses, self.num_timesteps, self.max_grad_norm)
+                journal.add({"gradient": norm})
             self._n_updates += 1
             if stop:
                 self.early_stops += 1

@@ -43,6 +43,7 @@ class Extras:
         self.specs = specs
         self.policy = policy
         self.losses = nn.ModuleDict()
+        self.layout = torch.contiguous_format  # of the images the losses encode
         self.augmentation: Augmentation | None = None
         self.mirror = mirrored_actions(action_meanings)  # (n_actions,) int64 or None
         self.generators = {
@@ -211,6 +212,7 @@ class Extras:
             values=evaluation.values,
             generator=self.generators["auxiliary"],
             at=lambda offset: memory.at(index, offset),
+            layout=self.layout,
             augmented_from=(
                 None if observations is minibatch.observations else minibatch.observations
             ),

@@ -26,7 +26,7 @@ class Batch:
 
     observations: Tensor  # (B, stack, H, W) uint8, as the policy was trained on (augmented for RAD)
     actions: Tensor  # (B,) int64
-    rewards: Tensor  # (B,) float32
+    rewards: Tensor  # (B,) float32 as the environment gave them, no value of a cut episode added
     returns: Tensor  # (B,)
     advantages: Tensor  # (B,)
     episode_starts: Tensor  # (B,) bool: this observation is the first of its episode
@@ -42,15 +42,23 @@ class Batch:
     # neighbour lies outside the memory or across an episode end; such rows are the sample itself.
     # Neighbours are never augmented.
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
+    wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
+    layout: torch.memory_format = torch.contiguous_format  # of images(); fast mode has its own
 
     @property
     def originals(self) -> Tensor:
         """The observations as the environment gave them, comparable with their neighbours."""
         return self.observations if self.augmented_from is None else self.augmented_from
 
+    def wants(self, term: str) -> bool:
+        """Whether a term counts already; a loss of several terms need not compute the others."""
+        return self.wanted is None or term in self.wanted
+
     def images(self, observations: Tensor | None = None) -> Tensor:
         """Observations as the encoder takes them: float32 in [0, 1]."""
-        return (self.observations if observations is None else observations).float() / 255.0
+        chosen = self.observations if observations is None else observations
+        # Laid out while still uint8: a quarter of the bytes to move.
+        return chosen.contiguous(memory_format=self.layout).float() / 255.0
 
 
 @dataclass
@@ -85,7 +93,7 @@ class AuxiliaryLoss(nn.Module):
         """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
-        """Return one scalar per term; the keys are exactly those of `weights`."""
+        """Return one scalar per term of `weights`; those the batch does not want may be absent."""
         raise AssertionError(f"{type(self).__name__} must define forward()")
 
     def after_step(self) -> None:
