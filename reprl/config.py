@@ -21,6 +21,8 @@ from reprl.compose import PARTS, compose, flatten, selections
 from reprl.errors import UserError, nearest, unknown
 from reprl.ranges import FRACTION, Range, check_leaf, number_of, range_of
 
+NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
+
 
 @dataclass(frozen=True)
 class Env:
@@ -102,9 +104,7 @@ class Config:
     @property
     def hash(self) -> str:
         """Identifies what is computed; how it is shown and where it is written do not count."""
-        unseen = ("progress", "wandb", "choices")
-        counted = {key: value for key, value in self.plain().items() if key not in unseen}
-        text = json.dumps(counted, sort_keys=True)
+        text = json.dumps(counted(self.plain()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def warnings(self) -> list[str]:
@@ -121,6 +121,11 @@ class Config:
                 "last minibatch of each epoch is smaller."
             )
         return found
+
+
+def counted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration that decides what is computed."""
+    return {key: value for key, value in values.items() if key not in NOT_COUNTED}
 
 
 def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:

@@ -129,6 +129,30 @@ def rewind_csv(path: Path, step: int) -> None:
         path.unlink()
 
 
+def progress_of(folder: Path) -> tuple[int, float | None, float | None]:
+    """A run's step, training score and validation gap, as far as its metrics.csv can say."""
+    try:
+        rows = read_rows(folder / "metrics.csv")
+        step = int(float(rows[-1]["step"]))
+        return step, _last(rows, "rollout/score"), gap_of(rows)
+    except (OSError, ValueError, LookupError):  # none yet, or damaged
+        return 0, None, None
+
+
+def gap_of(rows: list[dict[str, Any]]) -> float | None:
+    """Clean minus the mean of the other validation variants, at the last validation."""
+    games = {k: _last(rows, k) for k in rows[-1] if k.startswith("validation/")}
+    clean = games.pop("validation/original", None)
+    games.pop("validation/score", None)
+    others = [v for v in games.values() if v is not None]
+    return clean - sum(others) / len(others) if clean is not None and others else None
+
+
+def _last(rows: list[dict[str, Any]], key: str) -> float | None:
+    found = [float(r[key]) for r in rows if r.get(key)]
+    return found[-1] if found and found[-1] == found[-1] else None
+
+
 def _text(columns: list[str], rows: Iterable[Mapping[str, Any]], *, header: bool) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, "", "ignore", lineterminator="\n")

@@ -9,11 +9,13 @@ import fcntl
 import json
 import os
 import platform
+import re
 import secrets
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,11 +24,11 @@ from typing import IO, Any
 import yaml
 
 from reprl import __version__
-from reprl.compose import flatten
-from reprl.config import Config, check
+from reprl.config import Config, check, counted
 from reprl.errors import UserError, nearest
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
+ABSENT = object()  # a key that only one of two runs has
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 
 
@@ -207,12 +209,45 @@ def runs_in(place: Path) -> list[RunFolder]:
     return sorted(found, key=lambda run: (str(run.record().get("started")), run.path.name))
 
 
-def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, Any, Any]]:
-    """The keys in which two runs' configurations differ: (key, a's value, b's value)."""
-    ours, theirs = (flatten(yaml.safe_load(f.config_file.read_text())) for f in (a, b))
-    keys = [*ours, *(key for key in theirs if key not in ours)]
-    pairs = [(key, ours.get(key, "-"), theirs.get(key, "-")) for key in keys]
-    return [(k, x, y) for k, x, y in pairs if x != y and not k.startswith("choices.")]
+def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, str, str]]:
+    """The keys that count in which two runs differ: (key, a's value, b's value), as text."""
+    ours, theirs = (counted(yaml.safe_load(f.config_file.read_text())) for f in (a, b))
+    return list(_differing(ours, theirs, ""))
+
+
+def _differing(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str]]:
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        old, new = ours.get(key, ABSENT), theirs.get(key, ABSENT)
+        if old == new:
+            continue
+        if _same_kind(old, new):
+            yield from _differing(old, new, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", compact(old), compact(new)
+
+
+def _same_kind(old: Any, new: Any) -> bool:
+    """Whether two values are sections, parts of one class or schedules of one kind."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old and new):
+        return False
+    return all(old.get(name) == new.get(name) for name in ("_target_", "kind"))
+
+
+def compact(value: Any) -> str:
+    """A value in few words: Cutout(size=12), linear(start=0.001, end=0), none for an empty part."""
+    if value is ABSENT:
+        return "-"
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(compact, value)) or "none"
+    if not isinstance(value, Mapping):
+        return str(value)
+    name = str(value.get("_target_") or value.get("kind") or "")
+    words = [f"{k}={compact(v)}" for k, v in value.items() if k not in ("_target_", "kind")]
+    return f"{re.split('[.:]', name)[-1]}({', '.join(words)})"
 
 
 def versions() -> dict[str, str]:

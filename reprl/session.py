@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from reprl import checkpoint
@@ -72,7 +73,7 @@ class Session:
         if before and changed and self.config.progress != "off":
             table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
             for key, old, new in changed:
-                table.add_row(key, str(old), str(new))
+                table.add_row(*map(escape, (key, old, new)))
             self.progress.console.print(table)
 
     def take_numbers(self) -> None:

@@ -13,6 +13,7 @@ def run(arguments: list[str]) -> int:
     if len(folders) != 2:
         raise UserError(f"reprl diff takes two run folders, got {len(folders)}.")
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from reprl.run_folder import differences, open_run
@@ -28,7 +29,7 @@ def run(arguments: list[str]) -> int:
         return 0
     table = Table("key", a.path.name, b.path.name, box=None, header_style="bold")
     for key, old, new in changed:
-        table.add_row(key, str(old), str(new))
+        table.add_row(*map(escape, (key, old, new)))
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
     return 0

@@ -1,4 +1,4 @@
-"""`reprl runs`: what ran, oldest first, with its status and score."""
+"""`reprl runs`: what ran, oldest first, with its status, score and gap on validation variants."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from reprl.cli.arguments import Key, parse
 
-HELP = "what ran: status, steps and score of every run in a place"
+HELP = "what ran: status, steps, score and gap of every run in a place, oldest first"
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
+NUMBERS = ("steps", "score", "gap")
+TITLES = ("run", "started", "status", *NUMBERS, "best on validation", "reason")
 KEYS = {
     "place": Key("runs", "the folder the runs are in"),
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
@@ -20,8 +22,10 @@ KEYS = {
 def run(arguments: list[str]) -> int:
     _, values = parse("runs", arguments, KEYS, "none")
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
+    from reprl.metrics import progress_of
     from reprl.run_folder import runs_in
 
     place = Path(values["place"]).expanduser()
@@ -34,16 +38,19 @@ def run(arguments: list[str]) -> int:
         print(f"no runs in {place}")
         return 0
     table = Table(box=None, header_style="bold")
-    for title in ("run", "status", "steps", "score", "best on validation", "reason"):
-        table.add_column(title, justify="right" if title in ("steps", "score") else "left")
+    for title in TITLES:
+        table.add_column(title, justify="right" if title in NUMBERS else "left")
     for folder, record, status in found:
+        step, score, gap = progress_of(folder.path)
         table.add_row(
-            str(folder.path.relative_to(place)) if folder.path != place else folder.path.name,
+            escape(str(folder.path.relative_to(place) if folder.path != place else place.name)),
+            str(record.get("started") or "")[:16].replace("T", " "),
             status,
-            f"{record.get('step', 0):,}",
-            _number(record.get("score")),
+            f"{max(step, int(record.get('step') or 0)):,}",
+            _number(record.get("score") if score is None else score),
+            _number(gap),
             _best(record.get("best")),
-            str(record.get("reason") or ""),
+            escape(str(record.get("reason") or "")),
         )
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)

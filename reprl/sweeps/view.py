@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from reprl.metrics import progress_of
 from reprl.sweeps.ledger import Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
 
@@ -111,33 +110,6 @@ class View:
         open_steps = sum(j.config.total_steps for j in self.plan.jobs) - self._steps()
         elapsed = time.monotonic() - self.began
         return _clock(elapsed * open_steps / made) if made > 0 else "unknown time"
-
-
-def progress_of(folder: Path) -> tuple[int, float | None, float | None]:
-    """A run's step, training score and validation gap, from the last row of its metrics."""
-    try:
-        with open(folder / "metrics.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError:
-        return 0, None, None
-    if not rows:
-        return 0, None, None
-    step = int(float(rows[-1]["step"]))
-    return step, _last(rows, "rollout/score"), gap_of(rows)
-
-
-def gap_of(rows: list[dict[str, Any]]) -> float | None:
-    """Clean minus the mean of the other validation variants, at the last validation."""
-    games = {k: _last(rows, k) for k in rows[-1] if k.startswith("validation/")}
-    clean = games.pop("validation/original", None)
-    games.pop("validation/score", None)
-    others = [v for v in games.values() if v is not None]
-    return clean - sum(others) / len(others) if clean is not None and others else None
-
-
-def _last(rows: list[dict[str, Any]], key: str) -> float | None:
-    found = [float(r[key]) for r in rows if r.get(key)]
-    return found[-1] if found and found[-1] == found[-1] else None
 
 
 def _number(value: float | None) -> str:

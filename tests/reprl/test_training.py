@@ -237,6 +237,7 @@ def test_launch_shows_what_differs_from_the_run_before(
     assert ["against", "before"] in page
     assert ["algo.gamma", "0.99", "0.98"] in page
     assert ["total_steps", "192", "32"] in page
+    assert not any(row[:1] == ["progress"] for row in page)  # changes nothing that is computed
     assert any(row[:2] == ["step", "32/32"] for row in page)  # and plain lines, as no terminal
 
 
@@ -250,7 +251,9 @@ def test_small_commands_read_run_folders(
     assert main(["diff", str(whole), str(other)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == ["seed", "0", "7"]
     assert main(["runs", f"place={tmp_path}"]) == 0
-    assert "finished" in capsys.readouterr().out
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split()[:6] == ["run", "started", "status", "steps", "score", "gap"]
+    assert "finished" in row
     assert main(["verify", str(other)]) == 1
     assert "CHANGED" in capsys.readouterr().out
     assert main(["verify", str(tmp_path)]) == 2

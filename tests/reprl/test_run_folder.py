@@ -1,0 +1,87 @@
+"""What runs say about each other: settings that differ, and the list of what ran."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reprl.cli import main
+from reprl.config import load
+from reprl.run_folder import RunFolder, create, differences
+
+
+def folder(path: Path, config: dict[str, Any]) -> RunFolder:
+    path.mkdir()
+    (path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return RunFolder(path)
+
+
+def test_differences_show_what_counts_and_parts_as_a_whole(tmp_path: Path) -> None:
+    linear = {"kind": "linear", "start": 1e-3, "end": 0.0}
+    before = {
+        "algo": {"_target_": "reprl.algorithms.PPO", "learning_rate": linear, "n_steps": 128},
+        "attention": {},
+        "augmentation": {"_target_": "reprl.augmentation.Shift", "pad": 4},
+        "auxiliary": {"_target_": "mine:Loss", "coef": 1.0, "margin": 2},
+        "env": {"variant": "original", "n_envs": 8},
+        "progress": "auto",
+        "wandb": "off",
+        "choices": {"algo": "ppo"},
+    }
+    now = {
+        "algo": {"_target_": "reprl.algorithms.PPO", "learning_rate": 2.5e-4, "n_steps": 128},
+        "attention": {"_target_": "reprl.encoders.masks.ConvMask", "hidden": [], "floor": 0.2},
+        "augmentation": {"_target_": "reprl.augmentation.Cutout", "size": 12},
+        "auxiliary": {"_target_": "mine:Loss", "coef": {**linear, "end": None}, "margin": 2},
+        "env": {"variant": ["original", "green_lines"], "n_envs": 8},
+        "progress": "off",
+        "wandb": "offline",
+        "choices": {"algo": "other"},
+    }
+    assert differences(folder(tmp_path / "a", before), folder(tmp_path / "b", now)) == [
+        ("algo.learning_rate", "linear(start=0.001, end=0.0)", "0.00025"),
+        ("attention", "none", "ConvMask(hidden=none, floor=0.2)"),
+        ("augmentation", "Shift(pad=4)", "Cutout(size=12)"),
+        ("auxiliary.coef", "1.0", "linear(start=0.001, end=none)"),
+        ("env.variant", "original", "original, green_lines"),
+    ]
+
+
+def test_two_schedules_of_one_kind_differ_in_their_numbers(tmp_path: Path) -> None:
+    rates = [{"kind": "linear", "start": s, "end": 0.0} for s in (1e-3, 2e-3)]
+    a, b = (folder(tmp_path / f"{i}", {"rate": rate}) for i, rate in enumerate(rates))
+    assert differences(a, b) == [("rate.start", "0.001", "0.002")]
+    assert differences(a, a) == []
+
+
+def test_runs_are_listed_by_time_with_their_gap(tmp_path: Path, capsys: Any) -> None:
+    metrics = "step,rollout/score,validation/original,validation/a,validation/b,validation/score\n"
+    for name, started, row in (
+        ("alpha", "2026-02-01T00:00:00", "64,3.5,9.0,4.0,2.0,5.0\n128,4.5,,,,\n"),
+        ("beta", "2026-01-01T00:00:00", ""),
+    ):
+        place = folder(tmp_path / name, {}).path
+        (place / "run.json").write_text(
+            json.dumps({"status": "finished", "started": started, "reason": "[/]"})
+        )
+        (place / "metrics.csv").write_text(metrics + row)
+    assert main(["runs", f"place={tmp_path}"]) == 0
+    _, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert first == ["beta", "2026-01-01", "00:00", "finished", "0", "-", "-", "-", "[/]"]
+    assert second == ["alpha", "2026-02-01", "00:00", "finished", "128", "4.5", "6.0", "-", "[/]"]
+
+
+def test_a_run_folder_names_no_place_but_those_the_user_gave(tmp_path: Path) -> None:
+    config = load([f"run_dir={tmp_path / 'run'}", "threads=1"])
+    gone = str(tmp_path / "gone")
+    run = create(config, command=["reprl", "train"], python_path=[gone])
+    assert str(tmp_path) not in run.config_file.read_text()
+    record = run.record()
+    assert record.pop("python_path") == [gone]
+    assert str(tmp_path) not in json.dumps(record)
+    assert str(Path.cwd()) not in json.dumps(record) + run.config_file.read_text()
+    moved = run.path.rename(tmp_path / "moved")
+    assert RunFolder(moved).config().hash == config.hash  # though the user's code is elsewhere now
+    assert gone not in sys.path
