@@ -195,3 +195,42 @@ def attention_table(attention: pd.DataFrame) -> Table:
         "there is one run."
     )
     return Table("attention", "Attention against the truth", columns, frame, note, "variant")
+
+
+def faithfulness_table(measured: pd.DataFrame) -> Table:
+    """Whether the policy depends on what is marked more than on other pixels."""
+    rows = []
+    keys = ["method", "variant", "view", "test"]
+    if not measured.empty:
+        frame = last_step(measured)
+        frame = frame[frame["test"].isin(("deletion", "insertion"))]
+        frame = frame.assign(view=frame.get("view", "mask"))
+        for values, part in frame.groupby(keys, sort=False):
+            own = part.loc[part["condition"] == "attention", "value"].mean()
+            for order, rival in part[part["advantage"].notna()].groupby("condition", sort=False):
+                got = estimate(mean, rival.groupby("run")["advantage"].mean().to_numpy())
+                low, high = got.low, got.high
+                if got.n_seeds == 1:  # one run: its own interval over games, as measured
+                    low, high = rival["advantage_low"].mean(), rival["advantage_high"].mean()
+                row = dict(zip(keys, values, strict=True)) | {"order": order, "area": own}
+                row |= {"rival": rival["value"].mean(), "n_seeds": got.n_seeds}
+                row |= {"advantage": got.value, "advantage_low": low, "advantage_high": high}
+                rows.append(row)
+    columns = [
+        METHOD,
+        VARIANT,
+        Column("view", "View", help="the agent's own mask, or saliency computed from it"),
+        Column("test", "Test"),
+        Column("order", "Against", help="shifted: the same map, moved elsewhere"),
+        SEEDS,
+        Column("area", "Area", "small", help="policy KL over the share of pixels, marked first"),
+        Column("rival", "Rival's area", "small"),
+        spread("advantage", "Advantage", "small", "positive where the map does better"),
+    ]
+    found = pd.DataFrame(rows) if rows else pd.DataFrame(columns=[c.key for c in columns])
+    note = (
+        "Deletion takes the marked pixels away first, insertion brings them back first: a faithful "
+        "map changes the policy sooner than the same number of random pixels. An advantage whose "
+        "interval holds 0 shows nothing."
+    )
+    return Table("faithfulness", "Does the policy depend on it?", columns, found, note, "variant")

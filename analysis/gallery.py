@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from PIL import Image
 
@@ -26,28 +28,58 @@ class Picture:
     variant: str
     state: str
     source: str
+    video: str = ""  # where it lies, seen from the page
+    light: bool = False  # drawn for white paper
 
 
-def pictures(runs: list[Run], warnings: list[str]) -> list[Picture]:
-    """Every attention picture that can be read, until the budget is spent."""
+def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[Picture]:
+    """Every attention picture that can be read, until the budget is spent.
+
+    Videos stay in their run folders; the page, in the folder `page`, has links to them.
+    """
     found: list[Picture] = []
     spent, left_out = 0, 0
     for run in runs:
-        for variant, path in run.images.items():
-            source = embed(path, run.name, warnings)
+        shown = [(variant, path, False) for variant, path in run.images.items()]
+        shown += [(variant, path, True) for variant, path in run.trends.items()]
+        for variant, path, is_trend in shown:
+            source = drawing(path) if is_trend else embed(path, run.name, warnings)
             if source is None:
                 continue
             if spent + len(source) > BUDGET:
                 left_out += 1
                 continue
             spent += len(source)
-            state = ", ".join(run.labels.get(variant, [])) or (
-                "healthy" if variant in run.labels else ""
-            )
-            found.append(Picture(run.name, run.method, run.seed, variant, state, source))
+            who = (run.name, run.method, run.seed, variant)
+            if is_trend:
+                found.append(Picture(*who, "over training", source, light=True))
+            else:
+                video = link(run.videos.get(variant), page)
+                found.append(Picture(*who, _state(run, variant), source, video))
     if left_out:
         warnings.append(f"{left_out} attention pictures were left out to keep the page small.")
     return found
+
+
+def _state(run: Run, variant: str) -> str:
+    healthy = "healthy" if variant in run.labels else ""
+    return ", ".join(run.labels.get(variant, [])) or healthy
+
+
+def link(path: Path | None, page: Path) -> str:
+    """A relative address of a file that is there, else nothing."""
+    if path is None or not path.is_file():
+        return ""
+    return quote(Path(os.path.relpath(path.resolve(), page.resolve())).as_posix())
+
+
+def drawing(path: Path) -> str | None:
+    """An SVG as a data URI: inside an <img> it can neither run code nor load anything."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    return f"data:image/svg+xml;base64,{base64.b64encode(raw).decode()}"
 
 
 def embed(path: Path, name: str, warnings: list[str]) -> str | None:

@@ -77,7 +77,7 @@ def compose(
     variants = _variants(episodes)
     summary = overall(episodes) if evaluated else pd.DataFrame()
     tables = _tables(results, summary, variants)
-    gallery = pictures(results.runs, results.warnings)
+    gallery = pictures(results.runs, results.warnings, Path(out))
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
     calls = commands(results, variants, out)
     script = _template("charts.js") + _template("page.js")
@@ -121,6 +121,7 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
     found = [
         contents.twin_table(results.twin),
         contents.attention_table(results.attention),
+        contents.faithfulness_table(results.faithfulness),
         ablation_table(results),
         settings_table(results.runs),
     ]

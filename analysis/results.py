@@ -17,11 +17,12 @@ import yaml
 
 from reprl.analysis.curves import read_metrics
 from reprl.analysis.naming import is_baseline, method_name, method_settings
-from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
+from reprl.analysis.tidy import REQUIRED, one_protocol, read_table, tidy_episodes
 from reprl.errors import UserError
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
 IMAGES = (".png", ".jpg", ".jpeg")
+TREND = "_over_training.svg"
 
 
 @dataclass
@@ -36,6 +37,8 @@ class Run:
     record: dict[str, Any] = field(default_factory=dict)
     metrics: pd.DataFrame | None = None
     images: dict[str, Path] = field(default_factory=dict)
+    trends: dict[str, Path] = field(default_factory=dict)
+    videos: dict[str, Path] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -53,6 +56,7 @@ class Results:
     episodes: pd.DataFrame
     twin: pd.DataFrame
     attention: pd.DataFrame
+    faithfulness: pd.DataFrame
     warnings: list[str]
     folders: list[Path]
 
@@ -62,7 +66,7 @@ def collect(folders: Iterable[Path | str]) -> Results:
     roots = [Path(f) for f in folders]
     warnings: list[str] = []
     runs: list[Run] = []
-    tables: dict[str, list[pd.DataFrame]] = {"episodes": [], "twin": [], "attention": []}
+    tables: dict[str, list[pd.DataFrame]] = {kind: [] for kind in REQUIRED}
     seen: set[Path] = set()
     for root in roots:
         before = len(seen)
@@ -81,12 +85,13 @@ def collect(folders: Iterable[Path | str]) -> Results:
     _distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
-    frames = [episodes, twin, _concat(tables["attention"])]
+    frames = [episodes, twin, _concat(tables["attention"]), _concat(tables["faithfulness"])]
     for frame in frames:
         if not frame.empty and names_of:
             frame["method"] = frame["run"].map(names_of).fillna(frame["method"])
     _check(runs, frames[0], warnings)
-    return Results(runs, frames[0], frames[1], frames[2], warnings, roots)
+    episodes, twin, attention, faithfulness = frames
+    return Results(runs, episodes, twin, attention, faithfulness, warnings, roots)
 
 
 def _folders_with_results(root: Path) -> Iterator[Path]:
@@ -124,6 +129,9 @@ def _read_folder(
         "episodes": episodes,
         "twin": read_table(folder / "evaluation" / "twin.csv", "twin", warnings),
         "attention": read_table(folder / "attention" / "scores.csv", "attention", warnings),
+        "faithfulness": read_table(
+            folder / "attention" / "faithfulness.csv", "faithfulness", warnings
+        ),
     }
     for kind, table in found.items():
         if table is not None:
@@ -151,7 +159,10 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
             warnings.append(f"{run.name}: metrics.csv cannot be read ({_short(error)}).")
     attention = folder / "attention"
     if attention.is_dir():
-        run.images = {p.stem: p for p in sorted(attention.iterdir()) if p.suffix.lower() in IMAGES}
+        files = sorted(p for p in attention.iterdir() if p.is_file())
+        run.images = {p.stem: p for p in files if p.suffix.lower() in IMAGES}
+        run.trends = {p.name.removesuffix(TREND): p for p in files if p.name.endswith(TREND)}
+        run.videos = {p.stem: p for p in files if p.suffix == ".mp4"}
         labels = _mapping(attention / "labels.json", warnings).get("labels", {})
         if isinstance(labels, Mapping):
             run.labels = {

@@ -14,11 +14,13 @@ REQUIRED = {
     "episodes": ["run", "method", "train_seed", "variant", "episode_return"],
     "twin": ["run", "method", "train_seed", "variant", "step_in_game"],
     "attention": ["run", "method", "train_seed", "variant", "object", "metric", "value"],
+    "faithfulness": ["run", "method", "train_seed", "variant", "test", "condition", "value"],
 }
 NUMBERS = {
     "episodes": ["episode_return"],
     "twin": ["step_in_game"],
     "attention": ["value"],
+    "faithfulness": ["value"],
 }
 MEASURES = {
     "js": "policy change (JS divergence, nats)",
@@ -27,7 +29,11 @@ MEASURES = {
     "feature_distance": "feature distance",
     "attention_shift": "attention shift",
 }
-OPTIONAL = {"attention": ["low", "high", "chance", "n_frames"], "twin": list(MEASURES)}
+OPTIONAL = {
+    "attention": ["low", "high", "chance", "n_frames"],
+    "faithfulness": ["advantage", "advantage_low", "advantage_high"],
+    "twin": list(MEASURES),
+}
 SAME_GAME = [
     "run",
     "method",

@@ -86,7 +86,7 @@ function chooseVariant(value) {
   for (const row of document.querySelectorAll("tr[data-variant]")) row.hidden = value !== "*" && row.dataset.variant !== value && row.dataset.variant !== "all variants";
   for (const item of document.querySelectorAll("figure[data-variant]")) item.hidden = value !== "*" && item.dataset.variant !== value;
   // With one variant chosen its column only repeats itself, except beside the mean over all.
-  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention")) {
+  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness")) {
     const index = [...table.tHead.rows[0].cells].findIndex((c) => c.dataset.key === "variant");
     for (const row of table.rows) row.cells[index].hidden = value !== "*";
   }

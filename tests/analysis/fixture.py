@@ -30,6 +30,9 @@ BASELINES = {
 }
 OBJECTS = {"ball": 0.02, "paddle": 0.04, "bricks": 0.2, "distractor": 0.05, "background": 0.69}
 
+TREND = """<svg xmlns="http://www.w3.org/2000/svg" width="640" viewBox="0 0 64 38">
+<path d="M4 34 L24 20 L44 12 L60 8" stroke="#0072b2" fill="none"/></svg>"""
+
 
 def games(
     rng: np.random.Generator, run: str, method: str, seed: int, means: dict, episodes: int
@@ -164,8 +167,31 @@ def write_attention(folder: Path, method: str, seed: int, rng: np.random.Generat
     names = "run,method,train_seed,step,variant,object,metric,value,low,high,chance,n_frames"
     table = pd.DataFrame(rows, columns=names.split(","))
     table.to_csv(folder / "attention" / "scores.csv", index=False)
+    write_faithfulness(folder, method, seed, rng)
+    (folder / "attention" / "green_lines_over_training.svg").write_text(TREND)
+    (folder / "attention" / "green_lines.mp4").write_bytes(b"not a real film")
     labels = {"labels": {"original": [], "green_lines": ["stuck"] if seed == 2 else []}}
     (folder / "attention" / "labels.json").write_text(json.dumps(labels))
+
+
+def write_faithfulness(folder: Path, method: str, seed: int, rng: np.random.Generator) -> None:
+    """Deletion and insertion, as `reprl attention faithfulness=true` leaves them."""
+    rows = []
+    for test, sign in (("deletion", 1.0), ("insertion", -1.0)):
+        own = 0.5 + rng.normal(0, 0.02)
+        rows.append((test, "attention", own, *[np.nan] * 3))
+        for rival, gain in (("random", 0.2), ("shifted", 0.1)):
+            rows.append((test, rival, own - sign * gain, gain, gain - 0.03, gain + 0.03))
+    names = ["test", "condition", "value", "advantage", "advantage_low", "advantage_high"]
+    table = pd.DataFrame(rows, columns=names).assign(
+        run=folder.name,
+        method=method,
+        train_seed=seed,
+        step=500_000,
+        variant="green_lines",
+        view="mask",
+    )
+    table.to_csv(folder / "attention" / "faithfulness.csv", index=False)
 
 
 def write_sweep(root: Path, *, seeds: int = 3, episodes: int = 20) -> Path:

@@ -110,7 +110,7 @@ SHOWN = "[...document.querySelectorAll('{} [data-variant]')].filter(e => !e.hidd
 def test_choosing_a_variant_changes_tables_plots_and_pictures(page: Any) -> None:
     assert page.run("document.getElementById('variant').value") == "green_lines"
     pictures = SHOWN.format(".gallery") + ".map(f => f.querySelector('img').naturalWidth)"
-    assert page.run(pictures) == [492, 492, 492]
+    assert page.run(pictures) == [492, 640] * 3  # each sheet, and its history
     choose(page, "diagonals")
     rows = SHOWN.format("#table-gap tbody") + ".map(e => e.dataset.variant)"
     assert set(page.run(rows)) == {"diagonals"}

@@ -8,6 +8,7 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -112,10 +113,39 @@ def test_figures_are_written(sweep: Path, tmp_path: Path) -> None:
 
 def test_the_page_asks_nobody_for_anything(report: Path) -> None:
     page = report.read_text()
-    assert not re.search(r"""(src|href)=["'](?!data:)""", page)
+    asked = re.sub(r"""<a href="[^":]*">video</a>""", "", page)  # a link asks only when clicked
+    assert not re.search(r"""(src|href)=["'](?!data:)""", asked)
     assert "@import" not in page
     assert "url(" not in page
     assert "default-src 'none'" in page
+
+
+def test_videos_are_linked_where_they_lie(runs: Path, tmp_path: Path) -> None:
+    odd = runs / "javascript:1 #?"
+    (runs / "ppo-softplus-boxes-1").rename(odd)
+    (runs / "ppo-softplus-boxes-2" / "attention" / "green_lines.mp4").unlink()
+    path, _ = write_report([runs], tmp_path / "some" / "out", figures=False)
+    links = re.findall(r"""<a href="([^"]*)">video""", path.read_text())
+    assert len(links) == 2
+    found = {(path.parent / unquote(link)).resolve() for link in links}
+    names = (odd, runs / "ppo-softplus-boxes-3")
+    assert found == {(run / "attention" / "green_lines.mp4").resolve() for run in names}
+    assert all(link.startswith("../") and ":" not in link for link in links)
+
+
+def test_faithfulness_and_history_stand_beside_the_pictures(sweep: Path, report: Path) -> None:
+    table = pd.read_csv(report.parent / "tables" / "faithfulness.csv")
+    row = table[(table["test"] == "deletion") & (table["order"] == "random")].iloc[0]
+    files = sweep.glob("*/attention/faithfulness.csv")
+    measured = pd.concat(pd.read_csv(f) for f in files)
+    own = measured[(measured["test"] == "deletion") & (measured["condition"] == "attention")]
+    assert (row["n_seeds"], row["variant"]) == (3, "green_lines")
+    assert row["area"] == pytest.approx(own["value"].mean())
+    assert row["advantage"] == pytest.approx(0.2)
+    assert row["area"] - row["rival"] == pytest.approx(0.2)
+    page = report.read_text()
+    assert page.count('class="light" src="data:image/svg+xml;base64,') == 3
+    assert page.count("over training</span>") == 3
 
 
 def test_agents_no_better_than_random_are_not_ranked(runs: Path, tmp_path: Path) -> None:
