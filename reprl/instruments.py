@@ -14,17 +14,28 @@ import torch
 from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder
+from reprl.encoders.masks import Mask
 
 LABELS = ("black", "saturated", "stuck", "border")
 
 
-@torch.no_grad()
 def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
     """Share of units (channels, or features) of each ReLU that fire nowhere on images (B, C, H, W).
 
-    Hooks exist only during this call. Layers go by their names in the encoder.
+    Layers go by their names in the encoder.
+    """
+    return inspect(encoder, images)[0]
+
+
+@torch.no_grad()
+def inspect(encoder: Encoder, images: Tensor) -> tuple[dict[str, float], Tensor | None]:
+    """One forward pass with hooks on it: the dead units, and what the mask itself said.
+
+    The mask's own output (N, 1, h, w) is before the floor and before an unbounded mask is divided
+    by its maximum; None without a mask of reprl's.
     """
     fired: dict[str, Tensor] = {}
+    raw: list[Tensor] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
         def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -35,6 +46,8 @@ def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
 
     layers = {n: m for n, m in encoder.named_modules() if isinstance(m, nn.ReLU)}
     handles = [layer.register_forward_hook(watch(name)) for name, layer in layers.items()]
+    for mask in (m for m in encoder.modules() if isinstance(m, Mask)):
+        handles.append(mask.register_forward_hook(lambda *call: raw.append(call[2])))
     training = encoder.training
     try:
         encoder.eval()  # dropout would make units look dead
@@ -43,11 +56,12 @@ def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
         encoder.train(training)
         for handle in handles:
             handle.remove()
-    return {name: 1 - alive.float().mean().item() for name, alive in fired.items()}
+    dead = {name: 1 - alive.float().mean().item() for name, alive in fired.items()}
+    return dead, raw[-1] if raw else None
 
 
 def mask_mean(attention: Tensor) -> float:
-    """How much a mask (B, K, h, w) lets through on average."""
+    """The mean cell of attention (B, K, h, w); relative to its maximum where max-normalised."""
     return attention.detach().mean().item()
 
 
@@ -60,17 +74,20 @@ def mask_entropy(attention: Tensor) -> float:
 
 
 def is_black(attention: Tensor, *, below: float = 0.1) -> bool:
-    """The brightest cell of the average map is dark: nothing gets through."""
+    """On average over the maps, even the brightest cell is dark: nothing gets through.
+
+    Wants a mask's own output: a map divided by its maximum always has a bright cell.
+    """
     return _maps(attention).amax((1, 2)).mean().item() < below
 
 
 def is_saturated(attention: Tensor, *, above: float = 0.9) -> bool:
-    """The darkest cell of the average map is bright: everything gets through."""
+    """On average over the maps, even the darkest cell is bright: everything gets through."""
     return _maps(attention).amin((1, 2)).mean().item() > above
 
 
 def is_border(attention: Tensor, *, share: float = 0.9) -> bool:
-    """What stands out from the background lies on the outermost ring of cells."""
+    """On average, over `share` of what stands out from a map's minimum lies on its outer ring."""
     maps = _maps(attention)
     if min(maps.shape[1:]) < 4 or not _has_contrast(maps):
         return False  # such a small map is mostly ring
@@ -112,9 +129,14 @@ class MaskMonitor:
     _cell: int = field(default=-1, init=False)
     _looks: int = field(default=0, init=False)
 
-    def look(self, attention: Tensor) -> MaskReport:
-        """Judge attention (B, K, h, w) in [0, 1] of one batch."""
-        black, saturated = is_black(attention), is_saturated(attention)
+    def look(self, attention: Tensor, raw: Tensor | None = None) -> MaskReport:
+        """Judge attention (B, K, h, w) in [0, 1] of one batch.
+
+        `raw` is the mask's own output, by which black is judged: attention of an unbounded mask
+        is divided by its maximum.
+        """
+        black = is_black(attention if raw is None else raw)
+        saturated = not black and is_saturated(attention)
         self._follow(attention)
         found = {
             "black": black,

@@ -26,7 +26,8 @@ def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None)
         arguments["optimizer_class"] = OPTIMIZERS[optimizer]
         if optimizer != "adam":
             epsilon = given.get("rms_prop_eps", 1e-5)
-            arguments["optimizer_kwargs"] = {"alpha": 0.99, "eps": epsilon}
+            given_ones = arguments.get("optimizer_kwargs") or {}
+            arguments["optimizer_kwargs"] = {"alpha": 0.99, "eps": epsilon} | given_ones
     if specs.encoder is None:
         return arguments
     for key in ("features_extractor_class", "features_extractor_kwargs"):

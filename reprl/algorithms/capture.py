@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from stable_baselines3.common.vec_env import (
+    VecCheckNan,
+    VecEnvWrapper,
+    VecNormalize,
+    VecTransposeImage,
+)
 from torch import Tensor, nn
 
 from reprl.algorithms.plain import decode, decode_space, encode, encode_space
@@ -31,6 +37,7 @@ COUNTERS = (
     "_stream_seed",
     "early_stops",
 )
+STATELESS = (VecTransposeImage, VecCheckNan)
 
 
 @dataclass
@@ -58,8 +65,9 @@ def capture(agent: Agent) -> Captured:
         raise UserError(
             "a model can be captured only between two updates (before a rollout or after training)."
         )
+    _require_saveable(agent.env)
     optimizer, scalars = _optimizer_state(agent)
-    state = {f"random.{k}": v for k, v in _global_random().items()}
+    state = {f"random.{k}": v for k, v in _global_random(agent.device).items()}
     state |= {f"stream.{k}": v for k, v in agent.extras.state().items()}
     state |= {f"memory.{k}": _tensor(v) for k, v in agent.rollout_buffer.state().items()}
     meta: dict[str, Any] = {
@@ -121,7 +129,22 @@ def restore(agent: Agent, captured: Stored) -> None:
         agent.env.restore(bytes(state["env"].numpy()))
     elif agent.env is not None and "env" not in state:
         agent._last_obs = None  # the environment could not be saved: start new episodes
-    _load_global_random(_part(state, "random."))
+    _load_global_random(_part(state, "random."), agent.device)
+
+
+def _require_saveable(env: Any) -> None:
+    """Refuse wrappers by name whose own state a continued run would lose."""
+    saves = hasattr(env, "snapshot")
+    while isinstance(env, VecEnvWrapper):
+        if hasattr(type(env), "snapshot"):
+            return  # it answers for all it wraps
+        # Without a snapshot a continued run begins new episodes, and most wrappers with it.
+        if isinstance(env, VecNormalize) or (saves and not isinstance(env, STATELESS)):
+            raise UserError(
+                f"the state of the environment's wrapper {type(env).__name__} cannot be captured: "
+                "train without it, or give it snapshot() and restore()."
+            )
+        env = env.venv
 
 
 def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
@@ -212,11 +235,14 @@ def _load_optimizer(agent: Agent, tensors: dict[str, Tensor], scalars: dict[str,
 # -- randomness ---------------------------------------------------------------------------------
 
 
-def _global_random() -> dict[str, Tensor]:
+def _global_random(device: torch.device) -> dict[str, Tensor]:
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     assert kind == "MT19937"
     version, words, spare = random.getstate()
-    return {
+    on_device = {}
+    if device.type == "cuda":
+        on_device["cuda"] = torch.cuda.get_rng_state(device)
+    return on_device | {
         "torch": torch.get_rng_state(),
         "numpy": torch.tensor([*map(int, keys), position, has_gauss], dtype=torch.int64),
         "numpy_gauss": torch.tensor(gauss, dtype=torch.float64),
@@ -225,7 +251,9 @@ def _global_random() -> dict[str, Tensor]:
     }
 
 
-def _load_global_random(state: dict[str, np.ndarray]) -> None:
+def _load_global_random(state: dict[str, np.ndarray], device: torch.device) -> None:
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(torch.from_numpy(state["cuda"]).clone(), device)
     torch.set_rng_state(torch.from_numpy(state["torch"]).clone())
     *keys, position, has_gauss = state["numpy"].tolist()
     gauss = float(state["numpy_gauss"])

@@ -31,6 +31,15 @@ class FrameMemory(RolloutMemory):
         return max(self.history, self.gap)
 
     @property
+    def room(self) -> int:
+        """Frames that fill the memory: black, one a step, and the past's with their stacks.
+
+        Only stacks that begin with other frames than black ones need more.
+        """
+        past = self.kept + self.gap * (self.obs_shape[0] - 1)
+        return 1 + self.n_envs * (self.buffer_size + past)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays, to compare with SB3's buffer."""
         return sum(v.nbytes for v in self.__dict__.values() if isinstance(v, np.ndarray))
@@ -38,8 +47,8 @@ class FrameMemory(RolloutMemory):
     def reset(self) -> None:
         if not hasattr(self, "frames"):
             stack, height, width = self.obs_shape
-            room = 1 + self.n_envs * (self.buffer_size + stack)
-            self.frames = np.zeros((room, height, width), np.uint8)
+            # The rest of the pool comes with the first frame, when history and gap are known.
+            self.frames = np.zeros((1, height, width), np.uint8)
             self.slots = np.zeros((self.buffer_size, self.n_envs, stack), np.int32)
         elif self.pos:
             self._carry()
@@ -93,8 +102,10 @@ class FrameMemory(RolloutMemory):
 
     def _append(self, frame: np.ndarray) -> int:
         if self.free == len(self.frames):
-            extra = np.zeros((len(self.frames) // 4 + 1, *self.frames.shape[1:]), np.uint8)
-            self.frames = np.concatenate([self.frames, extra])
+            room = max(self.room, len(self.frames) + len(self.frames) // 4 + 1)
+            pool = np.zeros((room, *self.frames.shape[1:]), np.uint8)
+            pool[: self.free] = self.frames
+            self.frames = pool
         self.frames[self.free] = frame
         self.free += 1
         return self.free - 1

@@ -79,6 +79,8 @@ class Journal:
             record("train/std", torch.exp(log_std).mean().item())
         record("train/n_updates", agent._n_updates, exclude="tensorboard")
         record("train/ent_coef", self.coefficients.entropy)
+        if callable(agent.arguments["vf_coef"]):
+            record("train/vf_coef", self.coefficients.value)
         self._record_terms(agent, means)
 
     def _record_terms(self, agent: Agent, means: dict[str, float]) -> None:
@@ -101,12 +103,13 @@ class Journal:
 
 
 class TimedEnv:
-    """The environment, with a clock on its step."""
+    """The environment, with a clock on its step and a copy of its rewards."""
 
     def __init__(self, env: VecEnv, agent: Agent) -> None:
         self._env = env
         self._agent = agent
         self.seconds = 0.0
+        self.rewards: list[np.ndarray] = []  # (n_envs,) each; SB3 changes its own in place
 
     def step(self, actions: np.ndarray) -> Any:
         # Not sooner: at on_rollout_start a callback may still capture the model.
@@ -114,6 +117,7 @@ class TimedEnv:
         began = perf_counter()
         result = self._env.step(actions)
         self.seconds += perf_counter() - began
+        self.rewards.append(np.array(result[1], np.float32))
         return result
 
     def __getattr__(self, name: str) -> Any:

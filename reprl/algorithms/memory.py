@@ -34,6 +34,8 @@ class RolloutMemory(RolloutBuffer):
     past_observations: np.ndarray | None = None  # (h, n_envs, ...)
     last_starts: np.ndarray | None = None  # (n_envs,) bool: the step after the rollout
     last_observations: np.ndarray | None = None  # (n_envs, ...)
+    # (T, n_envs): SB3 adds the value beyond a time limit to the reward it trains on
+    raw_rewards: np.ndarray | None = None
 
     def reset(self) -> None:
         if getattr(self, "pos", 0):
@@ -41,9 +43,15 @@ class RolloutMemory(RolloutBuffer):
         self.last_starts = self.last_observations = None
         super().reset()
 
-    def finish(self, observations: np.ndarray, starts: np.ndarray) -> None:
-        """Note the step after the rollout: a true neighbour that is never trained on."""
+    def finish(
+        self, observations: np.ndarray, starts: np.ndarray, rewards: np.ndarray | None = None
+    ) -> None:
+        """Note the step after the rollout, a true neighbour that is never trained on.
+
+        `rewards` (T, n_envs) are the rollout's as the environment gave them.
+        """
         self.last_observations, self.last_starts = observations, starts
+        self.raw_rewards = rewards
 
     def minibatches(self, size: int | None) -> Iterator[Minibatch]:
         """SB3's minibatches, in the order its permutation of the global generator gives."""
@@ -57,8 +65,9 @@ class RolloutMemory(RolloutBuffer):
     # -- neighbours ---------------------------------------------------------------------------
 
     def rewards_of(self, index: np.ndarray) -> Tensor:
-        """The rewards (B,) of samples."""
-        return self.to_torch(self.rewards[index % self.buffer_size, index // self.buffer_size])
+        """The environment's rewards (B,) of samples."""
+        rewards = self.rewards if self.raw_rewards is None else self.raw_rewards
+        return self.to_torch(rewards[index % self.buffer_size, index // self.buffer_size])
 
     def starts_of(self, index: np.ndarray) -> Tensor:
         """Whether samples (B,) are the first of their episode."""

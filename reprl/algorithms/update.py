@@ -60,13 +60,11 @@ class Update:
         policy: ActorCriticPolicy,
         extras: Extras,
         memory: RolloutMemory,
-        max_grad_norm: float,
         evaluate: Evaluate = evaluate,
     ) -> None:
         self.policy = policy
         self.extras = extras
         self.memory = memory
-        self.max_grad_norm = max_grad_norm
         self.evaluate = evaluate
 
     def losses(
@@ -103,16 +101,16 @@ class Update:
         attention = None if evaluation.output is None else evaluation.output.attention
         return Losses(total, weighted, numbers, observations, attention)
 
-    def step(self, losses: Losses, step: int) -> float:
+    def step(self, losses: Losses, step: int, max_grad_norm: float) -> float:
         """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
         losses.total.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
         norms = {"gradient": norm}
         if self.extras.parameters:
             norms["auxiliary gradient"] = torch.nn.utils.clip_grad_norm_(
-                self.extras.parameters, self.max_grad_norm
+                self.extras.parameters, max_grad_norm
             )
         for name, value in norms.items():
             if not math.isfinite(number := float(value)):

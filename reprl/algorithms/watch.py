@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder
-from reprl.instruments import MaskMonitor, dead_units
+from reprl.instruments import MaskMonitor, inspect
 
 
 def watch(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[str, float]:
@@ -20,10 +20,11 @@ def watch(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[st
     numbers = gradients(losses.weighted, parameters)
     encoder = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
     images = losses.observations.float() / 255.0
-    for layer, share in dead_units(encoder, images).items():  # type: ignore[arg-type]
+    dead, mask = inspect(encoder, images)  # type: ignore[arg-type]
+    for layer, share in dead.items():
         numbers[f"dead_units/{layer.removeprefix('inner.')}"] = share
     if losses.attention is not None:
-        report = monitor.look(losses.attention)
+        report = monitor.look(losses.attention, mask)
         numbers |= {f"attention/{name}": value for name, value in report.numbers().items()}
     return numbers
 

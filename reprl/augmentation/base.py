@@ -23,7 +23,13 @@ class View:
 
 
 class Augmentation(nn.Module):
-    """A random change of the picture that keeps what the agent must do."""
+    """A random change of the picture that keeps what the agent must do.
+
+    It has no state: what it draws comes from the generator it is given, and nothing it could learn
+    or count would find its way into a checkpoint.
+    """
+
+    mirrors: bool = False  # may exchange left and right, so that actions must follow
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         """Augment (B, stack, H, W) uint8: own draw per sample, the same for its frames."""
@@ -50,6 +56,19 @@ class PictureChange(Augmentation):
         if len(index):
             changed[index] = self.change(observations[index], generator)
         return View(changed)
+
+
+def stateless(augmentation: object) -> Augmentation:
+    """The augmentation, or a refusal by name of one whose state a checkpoint would lose."""
+    kind = type(augmentation).__name__
+    if not isinstance(augmentation, Augmentation):
+        raise UserError(f"augmentation: _target_ must build an Augmentation, got {kind}.")
+    if state := augmentation.state_dict():
+        raise UserError(
+            f"augmentation {kind} has a state ('{next(iter(state))}') that checkpoints do not hold: "
+            "give its constants as arguments, or register them with persistent=False."
+        )
+    return augmentation
 
 
 def uniform(generator: torch.Generator, *shape: int, low: float = 0, high: float = 1) -> Tensor:

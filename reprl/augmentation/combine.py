@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from reprl.augmentation.base import Augmentation, View, whole
+from reprl.augmentation.base import Augmentation, View, stateless, whole
 from reprl.errors import UserError
 from reprl.registry import Spec, build, resolve
 
@@ -24,7 +24,7 @@ def _parts(kind: str, specs: Sequence[Spec | Augmentation]) -> nn.ModuleList:
         if plain is None:
             raise UserError(f"augmentation {kind}: {spec!r} is not an augmentation.")
         plain.pop("use", None)  # the whole decides where it is used, not its parts
-        parts.append(build("augmentation", plain))
+        parts.append(stateless(build("augmentation", plain)))
     return parts
 
 
@@ -34,6 +34,7 @@ class Compose(Augmentation):
     def __init__(self, *, steps: Sequence[Spec | Augmentation]) -> None:
         super().__init__()
         self.steps = _parts("Compose", steps)
+        self.mirrors = any(step.mirrors for step in self.steps)
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         view = View(observations)
@@ -50,6 +51,7 @@ class Choice(Augmentation):
     def __init__(self, *, options: Sequence[Spec | Augmentation]) -> None:
         super().__init__()
         self.options = _parts("Choice", options)
+        self.mirrors = any(option.mirrors for option in self.options)
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         batch = len(observations)

@@ -82,6 +82,8 @@ class CropResize(PictureChange):
 class Flip(Augmentation):
     """Mirror left and right; the view says where, because LEFT and RIGHT must follow."""
 
+    mirrors = True
+
     def __init__(self, *, probability: float = 0.5) -> None:
         super().__init__()
         self.probability = number(self, "probability", probability, low=0, high=1)

@@ -35,6 +35,7 @@ class DrAC(AuxiliaryLoss):
 
     def setup(self, context: Context) -> None:
         self.views.setup(context)
+        self.views.require_actions()
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         view = self.views(batch.observations, batch.generator)

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from reprl import registry
-from reprl.augmentation.base import Augmentation, View
+from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import Context
 from reprl.errors import UserError
 
 DEFAULT = "shift"
+NAMELESS = (
+    "this augmentation mirrors the picture, but the environment names no LEFT and RIGHT actions "
+    "to exchange (env.action_meanings)."
+)
 
 
 class Views:
@@ -35,7 +39,12 @@ class Views:
             self.augmentation = context.augmentation
         else:
             arguments = {key: value for key, value in spec.items() if key != "use"}
-            self.augmentation = registry.build("augmentation", arguments)
+            self.augmentation = stateless(registry.build("augmentation", arguments))
+
+    def require_actions(self) -> None:
+        """Refuse views that mirror where it is not known which actions to exchange."""
+        if self.mirror is None and self.augmentation is not None and self.augmentation.mirrors:
+            raise UserError(NAMELESS)
 
     def __call__(self, observations: Tensor, generator: torch.Generator) -> View:
         """Augment (B, stack, H, W) uint8."""
@@ -47,8 +56,5 @@ class Views:
         if view.mirrored is None:
             return actions
         if self.mirror is None:
-            raise UserError(
-                "this augmentation mirrors the picture, but the environment names no LEFT and "
-                "RIGHT actions to exchange (env.action_meanings)."
-            )
+            raise UserError(NAMELESS)
         return torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)

@@ -13,6 +13,7 @@ from reprl.instruments import (
     MaskMonitor,
     common_peak,
     dead_units,
+    inspect,
     is_black,
     is_border,
     is_saturated,
@@ -84,6 +85,24 @@ def test_labels_of_one_look():
     assert not is_border(one_cell(0, 4) + one_cell(3, 4))
     assert not is_border(torch.full((2, 1, 7, 7), 0.5))
     assert not is_border(one_cell(0, 0, size=3))
+
+
+def test_a_softplus_mask_that_lets_nothing_through_is_black():
+    """Its attention is divided by the maximum, so the mask's own output is what tells."""
+    model = Nature(BIG, attention=resolve("attention", "softplus"))
+    images = torch.rand(3, 4, 84, 84)
+    for bias, labels in ((-8.0, ("black",)), (3.0, ())):
+        with torch.no_grad():
+            model.attention.mask.net[-1].bias.fill_(bias)
+        dead, raw = inspect(model, images)
+        attention = model.encode(images).attention
+        assert attention.amax().item() == pytest.approx(1)
+        report = MaskMonitor().look(attention, raw)
+        assert set(report.labels) - {"saturated"} == set(labels)
+        assert "cnn.1" in dead
+    assert raw.shape == (3, 1, 7, 7)
+    assert raw.mean().item() > 1  # softplus(3), not divided by anything
+    assert inspect(Nature(BIG), images)[1] is None
 
 
 def test_common_peak():

@@ -69,6 +69,17 @@ class Flip(Augmentation):
         return View(picture, mirrored)
 
 
+class Counting(Augmentation):
+    """Keeps a count, which no checkpoint would hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, observations: Tensor, generator: torch.Generator) -> View:
+        return View(observations)
+
+
 ENCODER = {"_target_": f"{HERE}.StockEncoder"}
 FLIP = {"_target_": f"{HERE}.Flip"}
 

@@ -12,6 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import (
+    VecCheckNan,
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+    VecTransposeImage,
+)
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
 from reprl.errors import UserError
@@ -168,6 +175,37 @@ def test_memory_layout_of_the_last_observation_is_kept() -> None:
     model.restore(captured)
     assert model._last_obs.strides == strides
     assert np.array_equal(model._last_obs, values)
+
+
+def test_wrappers_with_a_state_of_their_own_are_refused_by_name() -> None:
+    small: dict[str, Any] = {"seed": 0, "n_steps": 4, "batch_size": 8, "n_epochs": 1}
+    for wrapper in (
+        lambda env: VecNormalize(env, norm_obs=False),
+        lambda env: VecTransposeImage(VecFrameStack(env, 2), skip=True),
+        VecMonitor,
+    ):
+        env = wrapper(Falling())
+        name = "VecFrameStack" if isinstance(env, VecTransposeImage) else type(env).__name__
+        with pytest.raises(UserError, match=f"wrapper {name} cannot be captured"):
+            PPO("CnnPolicy", env, **small).learn(16).capture()
+    PPO("CnnPolicy", VecCheckNan(Falling()), **small).learn(16).capture()
+
+
+def test_the_devices_own_random_state_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CUDA here: its two functions are stood in for."""
+    from reprl.algorithms import capture
+
+    device, kept = torch.device("cuda:0"), []
+    state = torch.arange(16, dtype=torch.uint8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda where: state if where == device else 0)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *call: kept.append(call))
+    taken = {k: v.numpy() for k, v in capture._global_random(device).items()}
+    capture._load_global_random(taken, device)
+    assert torch.equal(kept[0][0], state)
+    assert kept[0][1] == device
+    assert "cuda" not in capture._global_random(torch.device("cpu"))
+    capture._load_global_random(taken, torch.device("cpu"))
+    assert len(kept) == 1
 
 
 def test_refusals() -> None:

@@ -116,20 +116,79 @@ def test_vectors_and_continuous_actions_still_work() -> None:
     assert all(torch.equal(first[k], second[k]) for k in first)
 
 
-def test_sb3_tools_keep_working(tmp_path: Any) -> None:
-    model = PPO("CnnPolicy", Falling(), seed=0, **PPO_BASE).learn(64)
+@pytest.mark.parametrize("mode", ["plain", "fast"])
+def test_sb3_tools_keep_working(tmp_path: Any, mode: str) -> None:
+    extra: dict[str, Any] = {"mode": mode, "compile": False, "learning_rate": 1e-2}
+    model = PPO("CnnPolicy", Falling(), seed=0, **PPO_BASE, **extra).learn(128)
     mean, _ = evaluate_policy(model, Falling(seed=5), n_eval_episodes=8, warn=False)
     assert -1.0 <= mean <= 1.0
-    observation = Falling(seed=9).reset()
+    observation = Falling(n_envs=64, seed=9).reset()
     model.save(tmp_path / "model.zip")
     loaded = PPO.load(tmp_path / "model.zip", env=Falling())
-    assert np.array_equal(model.predict(observation)[0].shape, loaded.predict(observation)[0].shape)
-    other = PPO("CnnPolicy", Falling(), seed=1, **PPO_BASE)
+    other = PPO("CnnPolicy", Falling(), seed=1, **PPO_BASE, **extra)
+    actions = model.predict(observation, deterministic=True)[0]
+    assert len(set(actions.tolist())) > 1, "a policy that always does the same proves nothing"
+    before = other.predict(observation, deterministic=True)[0]
+    assert not np.array_equal(actions, before)
     other.set_parameters(model.get_parameters())
+    for twin in (loaded, other):
+        assert np.array_equal(actions, twin.predict(observation, deterministic=True)[0])
+    assert loaded.mode == mode
     for name, value in model.policy.state_dict().items():
         assert torch.equal(value, loaded.policy.state_dict()[name])
         assert torch.equal(value, other.policy.state_dict()[name])
     loaded.learn(64)
+
+
+class Names(BaseCallback):
+    """Keeps what a step's local variables are called, and the shapes of those that have one."""
+
+    def _on_step(self) -> bool:
+        self.shapes = {
+            name: np.shape(self.locals[name])
+            for name in ("obs_tensor", "actions", "clipped_actions", "values", "log_probs")
+        }
+        self.numbers = {name: self.locals[name] for name in ("n_rollout_steps", "n_steps")}
+        same = self.locals["rollout_buffer"] is self.model.rollout_buffer
+        self.parts = (same, self.locals["self"] is self.model, self.locals["env"].num_envs)
+        return True
+
+
+def test_callbacks_find_sb3s_names_in_both_modes() -> None:
+    seen = []
+    for kind, extra in (
+        (stable_baselines3.PPO, {}),
+        (PPO, {}),
+        (PPO, {"mode": "fast", "compile": False}),
+    ):
+        callback = Names()
+        kind("CnnPolicy", Falling(), seed=0, **PPO_BASE, **extra).learn(64, callback=callback)
+        seen.append((callback.shapes, callback.numbers, callback.parts))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_the_gradient_norm_may_change_between_updates() -> None:
+    """SB3 reads model.max_grad_norm at each update; so do we."""
+
+    class Tighten(BaseCallback):
+        def _on_rollout_end(self) -> None:
+            self.model.max_grad_norm = 1e-3
+
+        def _on_step(self) -> bool:
+            return True
+
+    states = []
+    for kind in (stable_baselines3.PPO, PPO):
+        model = kind("CnnPolicy", Falling(), seed=1, learning_rate=1e-2, **PPO_BASE)
+        states.append(model.learn(128, callback=Tighten()).policy.state_dict())
+    assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+
+
+def test_the_users_optimizer_settings_win() -> None:
+    given = {"policy_kwargs": {"optimizer_kwargs": {"eps": 0.25}}}
+    model = A2C("CnnPolicy", Falling(), optimizer="rmsprop_tf", **given)
+    (group,) = model.policy.optimizer.param_groups
+    assert (group["eps"], group["alpha"]) == (0.25, 0.99)
 
 
 def test_a_callback_may_stop_training() -> None:

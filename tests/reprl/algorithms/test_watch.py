@@ -68,6 +68,26 @@ def test_early_stops_do_not_end_the_watching(monkeypatch: pytest.MonkeyPatch) ->
     assert looks == [1, 9, 13, 21, 25, 33]  # the first count after 0, 6, 12, 18, 24, 30
 
 
+def test_a_black_softplus_mask_is_seen_in_training() -> None:
+    model = PPO(
+        "CnnPolicy", Falling(), encoder="nature", attention="softplus", instrument_every=1,
+        learning_rate=0.0, **SMALL,
+    )  # fmt: skip
+    with torch.no_grad():
+        model.policy.features_extractor.attention.mask.net[-1].bias.fill_(-20.0)
+    model.learn(32)
+    assert model.logger.name_to_value["attention/black"] == 1
+
+
+def test_a_scheduled_value_coefficient_is_logged() -> None:
+    halving = {"kind": "linear", "start": 1.0, "end": 0.5}
+    model = PPO("CnnPolicy", Falling(), vf_coef=halving, **SMALL).learn(32)
+    assert model.logger.name_to_value["train/vf_coef"] == 0.5
+    assert (
+        "train/vf_coef" not in PPO("CnnPolicy", Falling(), **SMALL).learn(32).logger.name_to_value
+    )
+
+
 def test_schedules_by_hand() -> None:
     linear = schedule({"kind": "linear", "start": 2.0, "end": 1.0})
     assert [linear(p) for p in (1.0, 0.5, 0.0)] == [2.0, 1.5, 1.0]
