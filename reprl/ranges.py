@@ -42,6 +42,10 @@ LEAVES: dict[str, Range] = {
     "vf_coef": Range(0, 100, usual=(0, 2)),
     "max_grad_norm": Range(0, 1e6, usual=(0.05, 40), open_low=True),
     "rms_prop_eps": Range(0, 1, open_low=True),
+    "instrument_every": Range(0, 1_000_000_000),
+    # from 1 on the contrastive loss did not converge, from 1e-4 on training crawled
+    "repr_coef": Range(0, 1e3, usual=(0, 0.5)),
+    "regularize_coef": Range(0, 1e3, usual=(0, 5e-5)),
     "n_steps": Range(1, 1_000_000, usual=(2, 4096)),
     "n_epochs": Range(1, 1000, usual=(1, 20)),
     "batch_size": Range(2, 10_000_000, usual=(32, 32_768)),

@@ -190,27 +190,39 @@ def branch(model: Agent, config: Config) -> None:
     path, step = parent_of(config.parent)
     stored = checkpoint.read(path, step)
     checkpoint.require_same_shapes(model, stored)
-    if same_course(config, path):
+    different = differences(config, path)
+    if not different:
         if stored.step >= config.total_steps:
             raise UserError(
                 f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
             )
         model.restore(stored)
     else:
+        print(
+            f"parent: not the same course ({', '.join(different)}), so only the weights of "
+            f"{path} at step {stored.step} are taken; this run begins at step 0."
+        )
         fresh = model.capture()
         model.restore(replace(fresh, parameters=stored.parameters))
 
 
-def same_course(config: Config, parent: Path) -> bool:
-    """Whether a branch lives in its parent's world, so that the whole state can go on."""
+def differences(config: Config, parent: Path) -> list[str]:
+    """Keys in which a branch leaves its parent's course; where there are none, all state goes on.
+
+    Device and mode belong to them, because the last bits of a step depend on both.
+    """
     if not (parent / "config.yaml").exists():
-        return False
+        return ["no config.yaml"]
     theirs = open_run(parent).config()
     names = ("env", "encoder", "attention", "auxiliary", "augmentation", "seed", "threads")
-    same = all(getattr(config, name) == getattr(theirs, name) for name in names)
-    return same and all(
-        config.algo.get(key) == theirs.algo.get(key) for key in ("_target_", "n_steps", "optimizer")
-    )
+    names += ("mode", "device")
+    found = [name for name in names if getattr(config, name) != getattr(theirs, name)]
+    keys: dict[str, Any] = {"_target_": None, "n_steps": None, "optimizer": "adam"}
+    if config.mode == theirs.mode == "fast":
+        keys["compile"] = True
+    # a key that an older configuration does not have stands for its default
+    ours, other = ({k: c.algo.get(k, d) for k, d in keys.items()} for c in (config, theirs))
+    return found + [f"algo.{key}" for key in keys if ours[key] != other[key]]
 
 
 def rewind(folder: RunFolder, step: int) -> None:

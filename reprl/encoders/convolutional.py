@@ -77,12 +77,19 @@ class ConvEncoder(Encoder):
     def project(self, attention: Tensor, size: int | tuple[int, int]) -> Tensor:
         """Spread cells (B, K, h, w) over pixels (B, K, H, W), keeping each map's mass.
 
-        Takes the encoder's own attention or any map over the trunk's cells (CAM, for example);
-        `size` may differ from the observation's, such as the raw screen's (210, 160).
+        The cells are those of the encoder's mask, or the trunk's where there is no mask; `size`
+        may differ from the observation's, such as the raw screen's (210, 160).
         """
-        cells = self._cells(attention)
-        height, width = (size, size) if isinstance(size, int) else size
-        return separable(gaussians(cells.rows, height), gaussians(cells.columns, width), attention)
+        own = self.grid if self.attention is None else self.attention.grid
+        return _spread(attention, own, size, "project_features() takes the trunk's")
+
+    def project_features(self, cells: Tensor, size: int | tuple[int, int]) -> Tensor:
+        """The same for any map over the trunk's cells, such as Grad-CAM's.
+
+        A mask's grid may have as many cells as the trunk's and lie elsewhere, so that the shape
+        alone does not tell.
+        """
+        return _spread(cells, self.grid, size, "project() takes the mask's")
 
     def visibility(self, attention: Tensor) -> Tensor:
         """What attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
@@ -90,12 +97,12 @@ class ConvEncoder(Encoder):
             raise UserError("visibility() needs an encoder with an attention mask.")
         return self.attention.over_image(attention)
 
-    def _cells(self, attention: Tensor) -> Grid:
-        grids = [self.grid] if self.attention is None else [self.attention.grid, self.grid]
-        for cells in grids:
-            if cells.shape == tuple(attention.shape[-2:]):
-                return cells
-        allowed = " or ".join(f"{g.shape[0]}x{g.shape[1]}" for g in dict.fromkeys(grids))
+
+def _spread(maps: Tensor, cells: Grid, size: int | tuple[int, int], otherwise: str) -> Tensor:
+    if cells.shape != tuple(maps.shape[-2:]):
         raise UserError(
-            f"cannot project a map of {tuple(attention.shape)}: expected {allowed} cells."
+            f"cannot project a map of {tuple(maps.shape)}: expected {cells.shape[0]}x"
+            f"{cells.shape[1]} cells; {otherwise}."
         )
+    height, width = (size, size) if isinstance(size, int) else size
+    return separable(gaussians(cells.rows, height), gaussians(cells.columns, width), maps)

@@ -164,6 +164,26 @@ def test_unusual_values_are_named() -> None:
     assert any("batch_size=100 does not divide" in w for w in warnings)
     assert any("less than one rollout" in w for w in warnings)
     assert load(CPU).warnings() == []
+    masked = [*CPU, "auxiliary=attention_contrastive", "attention=conv"]
+    assert load(masked).warnings() == []
+    assert load([*masked, "auxiliary.repr_coef=0.3"]).warnings() == []
+    for key, value in (("repr_coef", 1), ("regularize_coef", 1e-4)):
+        (warning,) = load([*masked, f"auxiliary.{key}={value}"]).warnings()
+        assert f"auxiliary.{key}={value:g} is unusual" in warning
+    falling = "auxiliary.repr_coef={kind:linear,start:0.2,end:0}"
+    assert load([*masked, falling]).auxiliary["repr_coef"]["start"] == 0.2
+
+
+def test_the_instruments_and_the_compiler_are_keys_of_every_algorithm() -> None:
+    for algo in options("algo"):
+        config = load([f"algo={algo}", "algo.instrument_every=7", "algo.compile=false", *CPU])
+        assert (config.algo["instrument_every"], config.algo["compile"]) == (7, False)
+        assert config.algo["optimizer"] in ("adam", "rmsprop", "rmsprop_tf")
+    with pytest.raises(UserError, match="instrument_every=-1 must be at least 0"):
+        load(["algo.instrument_every=-1", *CPU])
+    parts = ["auxiliary=attention_contrastive", "auxiliary.contrastive.tau=0.01"]
+    config = load([*parts, "auxiliary.contrastive.feature=64", "auxiliary.decoder.hidden=8", *CPU])
+    assert config.auxiliary["decoder"]["hidden"] == 8
 
 
 def test_the_users_own_folder_adds_options(tmp_path: Path) -> None:

@@ -28,6 +28,26 @@ def test_sparsity_reaches_the_mask_only(masked):
     assert reached == {"encoder.mask.weight", "encoder.mask.bias"}
 
 
+def test_a_mean_instead_of_the_sum_is_found(masked):
+    """Named mutation: averaged over its cells, a mask twice as fine would weigh the same."""
+    loss = masked.prepare(Sparsity())
+    batch = masked.batch(masked.images(2))
+    found = []
+    for side in (7, 14):
+        batch.output.attention = torch.full((2, 1, side, side), 0.5)
+        found.append(loss(batch, masked.encoder)["sparsity"].item())
+    assert found[1] == pytest.approx(4 * found[0])
+
+
+def test_a_detached_mask_is_found(masked):
+    """Named mutation: with the mask detached nothing is reached, and nothing darkens."""
+    loss = masked.prepare(Sparsity())
+    batch = masked.batch(masked.images(4))
+    assert loss(batch, masked.encoder)["sparsity"].requires_grad
+    batch.output.attention = batch.output.attention.detach()
+    assert not loss(batch, masked.encoder)["sparsity"].requires_grad
+
+
 def test_sparsity_darkens_the_mask(masked):
     loss = masked.prepare(Sparsity())
     images = masked.images(8)
@@ -116,6 +136,32 @@ def test_decoder_learns_its_target(masked, target):
 
     values = masked.train(loss, batches, 150, rate=3e-3)
     assert values[-1] < 0.1 * values[0]
+
+
+@pytest.mark.parametrize("mutation", ["none", "shuffled targets", "detached encoder"])
+def test_the_decoders_named_mutations_spoil_it(masked, mutation):
+    """Shuffled targets are not learned; behind a detached encoder a shut mask never opens."""
+    images = masked.images(16)
+    returns = 4 * images[:, 0, 3, 3].float() / 255
+    with torch.no_grad():
+        masked.encoder.mask.bias.fill_(-3.0)  # nearly shut
+    before = masked.encoder.mask.bias.item()
+    loss = masked.prepare(Decoder(target="value"))
+
+    def batches():
+        order = torch.randperm(16) if mutation == "shuffled targets" else torch.arange(16)
+        batch = masked.batch(images, returns=returns[order])
+        if mutation == "detached encoder":
+            batch.output.feature_map = batch.output.feature_map.detach()
+        return batch
+
+    values = masked.train(loss, batches, 150, rate=3e-3)
+    assert (sum(values[-5:]) / 5 < 0.1 * values[0]) == (mutation == "none")
+    opened = masked.encoder.mask.bias.item() - before
+    if mutation == "none":
+        assert opened > 0.05
+    if mutation == "detached encoder":
+        assert opened == 0
 
 
 SIZE = 8

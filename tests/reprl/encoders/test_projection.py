@@ -102,14 +102,29 @@ def test_mass_is_preserved_also_at_the_border(encoder, size):
     assert lit_cell(model, 0, 0, size).sum().item() == pytest.approx(1, rel=1e-4)
 
 
-def test_attention_and_trunk_maps_are_told_apart_by_their_shape():
+def test_attention_and_trunk_maps_are_told_apart_by_their_method():
     model = Nature(space(), attention={**CONV, "resolution": 21})
     fine, coarse = torch.zeros(1, 1, 21, 21), torch.zeros(1, 1, 7, 7)
     fine[..., 10, 10] = coarse[..., 6, 6] = 1
     assert centroid(model.project(fine, 84)[0, 0]) == pytest.approx((41.5, 41.5), abs=0.01)
-    assert model.project(coarse, 84)[0, 0].argmax() in (65 * 84 + 65, 66 * 84 + 66, 65 * 84 + 66)
-    with pytest.raises(UserError, match="21x21 or 7x7"):
-        model.project(torch.zeros(1, 1, 8, 8), 84)
+    last = model.project_features(coarse, 84)[0, 0].argmax()
+    assert last in (65 * 84 + 65, 66 * 84 + 66, 65 * 84 + 66)
+    with pytest.raises(UserError, match="expected 21x21 cells; project_features"):
+        model.project(coarse, 84)
+    with pytest.raises(UserError, match="expected 7x7 cells; project"):
+        model.project_features(torch.zeros(1, 1, 8, 8), 84)
+
+
+def test_grids_of_the_same_shape_are_not_confused():
+    """A 7x7 mask of its own branch lies elsewhere than the trunk's 7x7 cells."""
+    model = Nature(space(), attention={**CONV, "resolution": 7})
+    assert model.attention.grid.shape == model.grid.shape == (7, 7)
+    corner = torch.zeros(1, 1, 7, 7)
+    corner[..., 0, 0] = 1
+    mask, trunk = (f(corner, 84)[0, 0] for f in (model.project, model.project_features))
+    assert divmod(int(mask.argmax()), 84) in ((5, 5), (6, 6))  # the first of 7 cells of 12 px
+    # NatureCNN's first cell sees pixels 0 to 35
+    assert divmod(int(trunk.argmax()), 84) in ((17, 17), (18, 18))
 
 
 class BallDetector(ConvEncoder):

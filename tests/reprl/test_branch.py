@@ -1,0 +1,58 @@
+"""A branch goes on exactly only where its parent's course is its own; otherwise it says so."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reprl import checkpoint
+from reprl.config import Config, load
+from reprl.run_folder import create
+from reprl.training import differences
+from tests.reprl.test_training import TINY, train
+
+SAME: tuple[str, ...] = ()
+
+
+def config_of(*more: str) -> Config:
+    return load([*TINY, *more])
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "expected"),
+    [
+        (SAME, SAME, []),
+        (SAME, ("mode=fast",), ["mode"]),
+        (("mode=fast",), SAME, ["mode"]),
+        (("mode=fast",), ("mode=fast", "algo.compile=false"), ["algo.compile"]),
+        (SAME, ("algo.compile=false",), []),  # plain mode compiles nothing
+        (SAME, ("algo.optimizer=rmsprop",), ["algo.optimizer"]),
+        (SAME, ("env.variant=green_lines", "seed=4"), ["env", "seed"]),
+        (SAME, ("algo.gamma=0.9", "algo.learning_rate=1e-4"), []),  # what a branch is for
+        (("~algo.optimizer", "~algo.compile"), SAME, []),  # a folder from before these keys
+    ],
+)
+def test_what_leaves_the_parents_course(
+    parent: tuple[str, ...], child: tuple[str, ...], expected: list[str], tmp_path: Path
+) -> None:
+    place = tmp_path / "parent"
+    create(config_of(*parent, f"run_dir={place}"), command=["reprl"], python_path=[])
+    assert differences(config_of(*child), place) == expected
+    elsewhere = replace(config_of(*child), device="cuda:0")
+    assert set(differences(elsewhere, place)) == {*expected, "device"}
+
+
+def test_another_mode_takes_the_weights_only_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["total_steps=32", "eval.every=0", "checkpoint.every=32"]
+    assert train(tmp_path / "plain", *short) == 0
+    capsys.readouterr()
+    more = [*short, "mode=fast", "algo.compile=false", "algo.learning_rate=1e-9"]
+    assert train(tmp_path / "fast", f"parent={tmp_path / 'plain'}", *more) == 0
+    said = capsys.readouterr().out
+    assert "not the same course (mode), so only the weights" in said
+    ours, theirs = checkpoint.read(tmp_path / "fast"), checkpoint.read(tmp_path / "plain")
+    assert ours.step == 32  # from step 0, not beyond the parent's 32
+    for name, tensor in theirs.parameters.items():
+        assert (ours.parameters[name] - tensor).abs().max() < 1e-6
