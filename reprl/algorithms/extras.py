@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from gymnasium import spaces
@@ -18,8 +19,9 @@ from reprl import registry
 from reprl.algorithms.memory import Minibatch, RolloutMemory
 from reprl.algorithms.objectives import Evaluation, evaluate
 from reprl.algorithms.specs import Specs
-from reprl.augmentation.base import Augmentation
+from reprl.augmentation.base import Augmentation, stateless
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
@@ -70,7 +72,10 @@ class Extras:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "auxiliary"))
             if specs.augmentation is not None:
-                self.augmentation = registry.build("augmentation", specs.augmentation).to(device)
+                built = stateless(registry.build("augmentation", specs.augmentation))
+                self.augmentation = built.to(device)
+                if specs.use == "rad" and built.mirrors and self.mirror is None:
+                    raise UserError(NAMELESS)
             for name, spec in specs.auxiliary.items():
                 self._add(name, registry.build("auxiliary", spec))
             context = self._context(observation_space, action_space)
@@ -177,10 +182,7 @@ class Extras:
             view = self.augmentation(observations, self.generators["augmentation"])
         if view.mirrored is not None:
             if self.mirror is None:
-                raise UserError(
-                    "this augmentation mirrors the picture, but the environment names no LEFT and "
-                    "RIGHT actions to exchange (env.action_meanings)."
-                )
+                raise UserError(NAMELESS)
             actions = torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)
         return view.observations, actions
 
@@ -224,10 +226,11 @@ class Extras:
         with self._module_stream():
             for name, loss in self.losses.items():
                 public = {term: p for p, (owner, term) in self._terms.items() if owner == name}
-                if not wanted.intersection(public.values()):
+                begun = frozenset(term for term, p in public.items() if p in wanted)
+                if not begun:
                     continue
-                found = loss(batch, self.encoder)
-                if set(found) != set(public):
+                found = loss(replace(batch, wanted=begun), self.encoder)
+                if not begun <= set(found) <= set(public):
                     raise UserError(
                         f"auxiliary '{name}' computes the terms {sorted(found)}, but has weights "
                         f"for {sorted(public)}: each term needs one weight, each weight one term."
@@ -238,7 +241,7 @@ class Extras:
                             f"auxiliary '{name}': term '{term}' must be one number, "
                             f"got shape {tuple(value.shape)}."
                         )
-                    if public[term] in wanted:
+                    if term in begun:
                         terms[public[term]] = value
         return terms
 

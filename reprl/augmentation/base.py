@@ -65,7 +65,7 @@ def stateless(augmentation: object) -> Augmentation:
         raise UserError(f"augmentation: _target_ must build an Augmentation, got {kind}.")
     if state := augmentation.state_dict():
         raise UserError(
-            f"augmentation {kind} has a state ('{next(iter(state))}') that checkpoints do not hold: "
+            f"augmentation {kind} has a state ('{next(iter(state))}') that no checkpoint holds: "
             "give its constants as arguments, or register them with persistent=False."
         )
     return augmentation

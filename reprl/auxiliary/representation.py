@@ -7,11 +7,13 @@ total += repr_coef * (contra_coef * contrastive + encoder_coef * sparsity
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from reprl import registry
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, coefficient, number, whole
+from reprl.auxiliary.checks import Coefficient, coefficient, whole
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 
@@ -27,7 +29,7 @@ class Representation(AuxiliaryLoss):
     def __init__(
         self,
         *,
-        repr_coef: float = 0.05,
+        repr_coef: Coefficient = 0.05,
         contra_coef: Coefficient = 0.0,
         encoder_coef: Coefficient = 0.0,
         decoder_coef: Coefficient = 0.0,
@@ -41,7 +43,7 @@ class Representation(AuxiliaryLoss):
         regularization: registry.Spec = "regularization",
     ) -> None:
         super().__init__()
-        outer = number(NAME, "repr_coef", repr_coef, low=0.0)
+        outer = coefficient(NAME, "repr_coef", repr_coef)
         self.begin_repr = whole(NAME, "begin_repr", begin_repr, low=0)
         self.parts = nn.ModuleDict()
         self._add("contrastive", contrastive, "contra_coef", contra_coef, outer)
@@ -58,9 +60,9 @@ class Representation(AuxiliaryLoss):
         self.reach = max(part.reach for part in self._losses().values())
 
     def _add(
-        self, term: str, spec: registry.Spec, key: str, coef: Coefficient, factor: float
+        self, term: str, spec: registry.Spec, key: str, coef: Coefficient, outer: Coefficient
     ) -> None:
-        weight = coefficient(NAME, key, coef, factor=factor)
+        weight = _nested(key, coef, outer)
         if coef == 0:
             return
         plain = registry.resolve("auxiliary", spec)
@@ -86,9 +88,23 @@ class Representation(AuxiliaryLoss):
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         terms = {}
         for term, part in self._losses().items():
-            (terms[term],) = part(batch, encoder).values()
+            if batch.wants(term):
+                (terms[term],) = part(batch, encoder).values()
         return terms
 
     def after_step(self) -> None:
         for part in self._losses().values():
             part.after_step()
+
+
+def _nested(key: str, coef: Coefficient, outer: Coefficient) -> Coefficient:
+    """The product of an inner and the outer coefficient, one of which may be a schedule."""
+    inner = coefficient(NAME, key, coef)
+    if not isinstance(outer, Mapping):
+        return coefficient(NAME, key, inner, factor=outer)
+    if not isinstance(inner, Mapping):
+        return coefficient(NAME, "repr_coef", outer, factor=inner)
+    raise UserError(
+        f"auxiliary loss '{NAME}': repr_coef and {key} are both schedules, whose product is none: "
+        "give one of them as a number."
+    )

@@ -132,6 +132,18 @@ def test_a_new_process_continues_exactly(tmp_path: Path) -> None:
     assert resumed_elsewhere(tmp_path) == truth
 
 
+@pytest.mark.slow
+def test_compiled_code_continues_exactly_in_a_new_process(tmp_path: Path) -> None:
+    """Both processes compile for themselves; what they compute must be the same to the last bit."""
+    truth = []
+    for name, kind in (("1", "a2c"), ("2", "ppo")):
+        (tmp_path / name).mkdir()
+        model = straight(kind, tmp_path / name, **EXTRAS, mode="fast", instrument_every=2)
+        assert model.compiled is True
+        truth.append(fingerprint(model))
+    assert resumed_elsewhere(tmp_path) == truth
+
+
 def test_a_loss_of_state_is_seen(tmp_path: Path) -> None:
     """The comparison above can fail: leave one part out and the continuation differs."""
     model = straight("ppo", tmp_path, **EXTRAS)

@@ -1,5 +1,6 @@
 """Extras stay beside the policy: silent at weight 0, heard at any other, refused when wrong."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ UNMASKED = [
     for name in registry.names("auxiliary")
     if name not in ("none", "attention_contrastive", "decoder", "sparsity")
 ]
+VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
 STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}
 
 
@@ -148,6 +150,67 @@ def test_flip_exchanges_left_and_right() -> None:
     nameless.action_meanings = None  # type: ignore[assignment]
     with pytest.raises(UserError, match="names no LEFT"):
         PPO("CnnPolicy", nameless, encoder=ENCODER, augmentation=FLIP, **SMALL[PPO])
+
+
+def test_a_mirroring_that_is_rarely_drawn_is_refused_at_once() -> None:
+    nameless = Falling()
+    nameless.action_meanings = None  # type: ignore[assignment]
+    flip = {"_target_": "reprl.augmentation.Compose", "steps": ["flip"]}
+    rare = {"_target_": "reprl.augmentation.Choice", "options": ["shift"] * 200 + [flip]}
+    refused: tuple[dict[str, Any], ...] = (
+        {"augmentation": rare},
+        {"auxiliary": {"_target_": "reprl.auxiliary.DrAC", "augmentation": rare}},
+        {"auxiliary": "drac", "augmentation": rare | {"use": "views"}},
+    )
+    for arguments in refused:
+        with pytest.raises(UserError, match="names no LEFT"):
+            PPO("CnnPolicy", nameless, encoder=ENCODER, **arguments, **SMALL[PPO])
+    # Views whose actions nobody asks for may be mirrored.
+    extras = {"auxiliary": "contrastive", "augmentation": rare | {"use": "views"}}
+    PPO("CnnPolicy", nameless, encoder=ENCODER, **extras, **SMALL[PPO])
+
+
+def test_an_augmentation_with_a_state_is_refused_by_name() -> None:
+    counting = {"_target_": "tests.reprl.algorithms.parts.Counting"}
+    inside = {"_target_": "reprl.augmentation.Compose", "steps": ["shift", counting]}
+    for arguments in (
+        {"augmentation": counting},
+        {"augmentation": inside},
+        {"auxiliary": {"_target_": "reprl.auxiliary.DrAC", "augmentation": counting}},
+    ):
+        with pytest.raises(UserError, match="augmentation Counting has a state \\('count'\\)"):
+            make(PPO, **arguments)
+
+
+def test_target_kl_on_augmented_pictures_is_warned_of() -> None:
+    for arguments, expected in (
+        ({"target_kl": 0.01, "augmentation": "shift"}, 1),
+        ({"augmentation": "shift"}, 0),
+        ({"target_kl": 0.01}, 0),
+        ({"target_kl": 0.01, "auxiliary": "drac", "augmentation": VIEWS}, 0),
+    ):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            make(PPO, **arguments)
+        assert len([w for w in seen if "target_kl" in str(w.message)]) == expected
+
+
+@pytest.mark.parametrize("mode", ["plain", "fast"])
+@pytest.mark.parametrize("kind", [A2C, PPO])
+def test_losses_see_the_rewards_of_the_game(kind: Any, mode: str) -> None:
+    """Beyond a time limit SB3 adds the value to the reward it trains on; that is no reward."""
+    model = make(kind, auxiliary=spread(coef=0.1), mode=mode, compile=False)
+    with torch.no_grad():
+        model.policy.value_net.bias.fill_(10.0)
+    seen = []
+    model.auxiliary["spread"].register_forward_pre_hook(
+        lambda _, args: seen.append((args[0].rewards, model.rollout_buffer.rewards.max()))
+    )
+    model.learn(128)
+    assert max(trained for _, trained in seen) > 5, "no episode was cut by a time limit"
+    rewards = torch.cat([rewards for rewards, _ in seen])
+    assert set(rewards.tolist()) <= {-1.0, 0.0, 1.0}
+    assert rewards.any()
 
 
 @pytest.mark.parametrize("augmentation", [FLIP, None])

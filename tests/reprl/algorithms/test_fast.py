@@ -38,7 +38,7 @@ def _one_thread() -> Any:
 def trained(kind: str, **arguments: Any) -> Any:
     cls, settings = SETTINGS[kind]
     callback = arguments.pop("callback", None)
-    model = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings, **arguments)
+    model = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings | arguments)
     return model.learn(64, callback=callback)
 
 
@@ -51,7 +51,7 @@ def check_against_plain(kind: str, compile: bool, extras: dict[str, Any]) -> Any
     fast = trained(kind, mode="fast", compile=compile, **extras)
     again = trained(kind, mode="fast", compile=compile, **extras)
     cls, settings = SETTINGS[kind]
-    untrained = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings, **extras)
+    untrained = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings | extras)
     assert np.array_equal(plain._last_obs, fast._last_obs)  # the same game was played
     moved = (parameters(plain) - parameters(untrained)).norm()
     apart = (parameters(plain) - parameters(fast)).norm()
@@ -65,6 +65,20 @@ def check_against_plain(kind: str, compile: bool, extras: dict[str, Any]) -> Any
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_eager_fast_follows_plain(kind: str, extras: dict[str, Any]) -> None:
     check_against_plain(kind, False, extras)
+
+
+def test_eager_fast_follows_plain_with_a_mask_and_every_option_of_ppo() -> None:
+    options: dict[str, Any] = {
+        "encoder": {"_target_": "tests.toy.SmallEncoder"},
+        "attention": {"_target_": "reprl.encoders.masks.ConvMask"},
+        "auxiliary": "attention_contrastive",
+        "clip_range_vf": 0.05,
+        "target_kl": 1e-5,
+        "learning_rate": 1e-3,
+        "n_epochs": 4,
+    }
+    fast = check_against_plain("ppo", False, options)
+    assert fast.early_stops > 0, "target_kl never stopped an update"
 
 
 @pytest.mark.slow
@@ -173,12 +187,14 @@ def test_fused_rmsprop_is_rmsprop(tensorflow: bool) -> None:
     torch.testing.assert_close(results[0], results[1])
 
 
-def stacks(gap: int, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Observations (steps, 2, 4, 6, 6) of two environments with random episode starts."""
-    frames = rng.integers(0, 256, (steps, 2, 6, 6), dtype=np.uint8)
+def stacks(
+    gap: int, steps: int, rng: np.random.Generator, side: int = 6
+) -> tuple[np.ndarray, np.ndarray]:
+    """Observations (steps, 2, 4, side, side) of two environments with random episode starts."""
+    frames = rng.integers(0, 256, (steps, 2, side, side), dtype=np.uint8)
     starts = rng.random((steps, 2)) < 0.1
     starts[0] = True
-    out = np.zeros((steps, 2, 4, 6, 6), np.uint8)
+    out = np.zeros((steps, 2, 4, side, side), np.uint8)
     for env in range(2):
         begun = 0
         for t in range(steps):
@@ -227,12 +243,30 @@ def test_frames_give_back_every_stack_and_neighbour(gap: int) -> None:
             memories[1].load_state({k: v.copy() for k, v in saved.items()})
 
 
-def test_bytes_are_a_quarter() -> None:
+@pytest.mark.parametrize(
+    ("steps", "history", "gap", "most"),
+    [(128, 0, 1, 0.27), (128, 16, 1, 0.35), (128, 3, 4, 0.35), (5, 0, 1, 0.7), (5, 3, 1, 0.8)],
+    ids=["ppo", "history", "gap", "a2c", "a2c history"],
+)
+def test_bytes_are_a_quarter_also_after_three_rollouts(
+    steps: int, history: int, gap: int, most: float
+) -> None:
     space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
-    stock = RolloutBuffer(128, space, spaces.Discrete(4), "cpu", n_envs=2)
-    ours = FrameMemory(128, space, spaces.Discrete(4), "cpu", n_envs=2)
+    stock = RolloutBuffer(steps, space, spaces.Discrete(4), "cpu", n_envs=2)
+    ours = FrameMemory(steps, space, spaces.Discrete(4), "cpu", n_envs=2)
+    ours.history, ours.gap = history, gap
+    observations, starts = stacks(gap, 3 * steps + 1, np.random.default_rng(0), side=84)
+    zeros, sizes = np.zeros(2, np.float32), []
+    for r in range(3):
+        ours.reset()
+        for t in range(r * steps, r * steps + steps):
+            ours.record(observations[t], np.zeros(2, np.int64), zeros, starts[t])
+        ours.finish(observations[r * steps + steps], starts[r * steps + steps])
+        sizes.append(len(ours.frames))
+    assert len(set(sizes)) == 1, "the pool is as large as it must be from the start"
     theirs = sum(v.nbytes for v in vars(stock).values() if isinstance(v, np.ndarray))
-    assert ours.nbytes < 0.27 * theirs
+    # SB3's buffer keeps no observation after the rollout and no rewards beside those trained on
+    assert ours.nbytes <= most * theirs
 
 
 def test_fast_refuses_what_it_cannot_do() -> None:

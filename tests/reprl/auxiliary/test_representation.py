@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from reprl import registry
+from reprl.algorithms import PPO
 from reprl.auxiliary import Representation, Sparsity
 from reprl.errors import UserError
+from tests.reprl.algorithms.falling import Falling
 
 
 def test_the_coefficients_nest():
@@ -39,6 +41,51 @@ def test_start_step_and_schedule_are_handed_on():
     assert loss.begin == {"contrastive": 4000, "sparsity": 1000}
     assert loss.weights["sparsity"] == {"kind": "linear", "start": 0.1, "end": 0.0, "warmup": 0.0}
     assert loss.reach == 4
+
+
+def test_the_outer_coefficient_may_be_a_schedule():
+    falling = {"kind": "linear", "start": 0.4, "end": 0.2}
+    loss = Representation(repr_coef=falling, encoder_coef=0.5, regularize_coef=1e-5)
+    assert loss.weights["sparsity"] == {"kind": "linear", "start": 0.2, "end": 0.1, "warmup": 0.0}
+    assert loss.weights["regularization"] == 1e-5  # beside it
+    with pytest.raises(UserError, match="repr_coef and encoder_coef are both schedules"):
+        Representation(repr_coef=falling, encoder_coef=falling)
+
+
+def test_a_part_that_has_not_begun_is_not_computed(masked):
+    loss = masked.prepare(Representation(encoder_coef=1.0, recon_coef=1.0))
+    calls = []
+    loss.parts["reconstruction"].register_forward_pre_hook(lambda *_: calls.append(1))
+    batch = masked.batch(masked.images(5))
+    batch.wanted = frozenset({"sparsity"})
+    assert set(loss(batch, masked.encoder)) == {"sparsity"}
+    assert not calls
+    batch.wanted = None
+    assert set(loss(batch, masked.encoder)) == {"sparsity", "reconstruction"}
+    assert len(calls) == 1
+
+
+def test_in_training_a_part_is_computed_from_its_begin_on():
+    model = PPO(
+        "CnnPolicy",
+        Falling(),
+        n_steps=8,
+        batch_size=32,
+        n_epochs=1,
+        device="cpu",
+        auxiliary={
+            "_target_": "reprl.auxiliary.Representation",
+            "recon_coef": 1.0,
+            "regularize_coef": 1e-5,
+            "reconstruction": {"_target_": "reprl.auxiliary.Reconstruction", "begin": 40},
+        },
+    )
+    steps = []
+    part = model.auxiliary["representation"].parts["reconstruction"]
+    part.register_forward_pre_hook(lambda *_: steps.append(model.num_timesteps))
+    model.learn(96)
+    assert steps == [64, 96]
+    assert model.logger.name_to_value["loss/regularization"] > 0
 
 
 def test_the_terms_are_those_of_the_parts(masked):
