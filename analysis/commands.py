@@ -7,6 +7,7 @@ import shlex
 from reprl.analysis.gap import prepare
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.results import Results
+from reprl.analysis.tidy import protocols
 
 
 def commands(results: Results, variants: list[str], out: str) -> list[str]:
@@ -20,10 +21,12 @@ def commands(results: Results, variants: list[str], out: str) -> list[str]:
         if len(games):
             count = int(games.groupby(["run", "variant"]).size().max())
             names = ",".join(v for v in dict.fromkeys(games["variant"]))
+            greedy, sticky = protocols(games).iloc[0]  # all have the same
+            how = f"{' deterministic=true' * greedy}{f' sticky={sticky:g}' if sticky else ''}"
             for folder in results.folders:
                 place = shlex.quote(str(folder))
                 lines.append(
-                    f"reprl evaluate {place} variants={shlex.quote(names)} episodes={count}"
+                    f"reprl evaluate {place} variants={shlex.quote(names)} episodes={count}{how}"
                 )
     trained = [_text(r.record.get("command")) for r in results.runs]
     return lines + list(dict.fromkeys(c for c in trained if c))
