@@ -27,6 +27,11 @@ from reprl.metrics import rewind_csv
 from reprl.run_folder import RunFolder, create, now, open_run, where
 from reprl.session import Session
 
+COURSE = (
+    *("env", "encoder", "attention", "auxiliary", "augmentation"),
+    *("seed", "threads", "mode", "device"),
+)
+
 if TYPE_CHECKING:
     from reprl.algorithms.agent import Agent
     from reprl.envs import AtariVecEnv
@@ -214,9 +219,7 @@ def differences(config: Config, parent: Path) -> list[str]:
     if not (parent / "config.yaml").exists():
         return ["no config.yaml"]
     theirs = open_run(parent).config()
-    names = ("env", "encoder", "attention", "auxiliary", "augmentation", "seed", "threads")
-    names += ("mode", "device")
-    found = [name for name in names if getattr(config, name) != getattr(theirs, name)]
+    found = [name for name in COURSE if getattr(config, name) != getattr(theirs, name)]
     keys: dict[str, Any] = {"_target_": None, "n_steps": None, "optimizer": "adam"}
     if config.mode == theirs.mode == "fast":
         keys["compile"] = True

@@ -6,7 +6,6 @@ checkpoint module writes what is taken here to disk.
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +21,7 @@ from stable_baselines3.common.vec_env import (
 from torch import Tensor, nn
 
 from reprl.algorithms.plain import decode, decode_space, encode, encode_space
+from reprl.algorithms.randomness import global_random, load_global_random
 from reprl.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def capture(agent: Agent) -> Captured:
         )
     _require_saveable(agent.env)
     optimizer, scalars = _optimizer_state(agent)
-    state = {f"random.{k}": v for k, v in _global_random(agent.device).items()}
+    state = {f"random.{k}": v for k, v in global_random(agent.device).items()}
     state |= {f"stream.{k}": v for k, v in agent.extras.state().items()}
     state |= {f"memory.{k}": _tensor(v) for k, v in agent.rollout_buffer.state().items()}
     meta: dict[str, Any] = {
@@ -129,7 +129,7 @@ def restore(agent: Agent, captured: Stored) -> None:
         agent.env.restore(bytes(state["env"].numpy()))
     elif agent.env is not None and "env" not in state:
         agent._last_obs = None  # the environment could not be saved: start new episodes
-    _load_global_random(_part(state, "random."), agent.device)
+    load_global_random(_part(state, "random."), agent.device)
 
 
 def _require_saveable(env: Any) -> None:
@@ -230,37 +230,6 @@ def _load_optimizer(agent: Agent, tensors: dict[str, Tensor], scalars: dict[str,
             like = parameter if value.shape == parameter.shape else value
             value = torch.empty_like(like, dtype=value.dtype).copy_(value)
         state[parameter][key] = value
-
-
-# -- randomness ---------------------------------------------------------------------------------
-
-
-def _global_random(device: torch.device) -> dict[str, Tensor]:
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    assert kind == "MT19937"
-    version, words, spare = random.getstate()
-    on_device = {}
-    if device.type == "cuda":
-        on_device["cuda"] = torch.cuda.get_rng_state(device)
-    return on_device | {
-        "torch": torch.get_rng_state(),
-        "numpy": torch.tensor([*map(int, keys), position, has_gauss], dtype=torch.int64),
-        "numpy_gauss": torch.tensor(gauss, dtype=torch.float64),
-        "python": torch.tensor([version, *words], dtype=torch.int64),
-        "python_gauss": torch.tensor(float("nan") if spare is None else spare).double(),
-    }
-
-
-def _load_global_random(state: dict[str, np.ndarray], device: torch.device) -> None:
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(torch.from_numpy(state["cuda"]).clone(), device)
-    torch.set_rng_state(torch.from_numpy(state["torch"]).clone())
-    *keys, position, has_gauss = state["numpy"].tolist()
-    gauss = float(state["numpy_gauss"])
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
-    version, *words = state["python"].tolist()
-    spare = float(state["python_gauss"])
-    random.setstate((version, tuple(words), None if np.isnan(spare) else spare))
 
 
 def _tensor(array: np.ndarray) -> Tensor:
