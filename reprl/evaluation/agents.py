@@ -22,6 +22,7 @@ from reprl.seeding import stream_seed
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
+DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 
 
@@ -122,7 +123,11 @@ class ModelAgent:
         def forward(batch: Tensor) -> tuple[Tensor]:
             return (self.policy.get_distribution(batch).distribution.probs,)
 
-        return in_batches(self.policy, forward, observations)[0].astype(np.float64)
+        chances = in_batches(self.policy, forward, observations)[0].astype(np.float64)
+        # Once anything was compiled in this process, torch.distributions lets NaN pass.
+        if not np.isfinite(chances).all():
+            raise UserError(DIVERGED)
+        return chances
 
 
 class ScriptedPlayer:
@@ -207,9 +212,7 @@ def in_batches(
             batch[: len(part)] = part
             results.append(forward(torch.as_tensor(batch, device=policy.device)))
     except ValueError as error:  # torch.distributions refuses NaN
-        raise UserError(
-            "the policy's action probabilities are no numbers: this agent diverged."
-        ) from error
+        raise UserError(DIVERGED) from error
     finally:
         policy.set_training_mode(training)
     return [

@@ -94,7 +94,10 @@ def test_greedy_games_are_counted_once_per_copy(model):
     assert frame["length"].nunique() > frame.attrs["distinct"]["original"]  # no-op starts differ
 
 
-def test_a_diverged_policy_is_named(model):
+@pytest.mark.parametrize("validate", [True, False])
+def test_a_diverged_policy_is_named(model, validate, monkeypatch):
+    """torch.compile turns the validation of distributions off for the whole process."""
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", validate)
     broken = SimpleNamespace(policy=model.policy, predict=None, num_timesteps=0, seed=None)
     weight = model.policy.action_net.weight
     kept = weight.detach().clone()
