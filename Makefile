@@ -23,7 +23,7 @@ test: setup
 demo: setup
 	rm -rf demo
 	$(BIN)/reprl train experiment=demo run_dir=demo/run
-	$(BIN)/reprl evaluate demo/run variants=suite:published episodes=4 agents=random,scripted
+	$(BIN)/reprl evaluate demo/run variants=suite:published episodes=3 agents=random,scripted
 	$(BIN)/reprl attention demo/run variant=original,green_lines steps=400
 	$(BIN)/reprl report demo/run out=demo/report
 	@echo "open demo/report/report.html; maps are in demo/run/attention, the run in demo/run"

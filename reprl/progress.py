@@ -69,7 +69,8 @@ class Moment:
         """Time left, in words."""
         if not self.speed or math.isnan(self.speed):
             return "?"
-        return duration((self.total - self.step) / self.speed)
+        # The last rollout may end a little beyond the total.
+        return duration(max(0, self.total - self.step) / self.speed)
 
 
 class Progress:
