@@ -186,8 +186,10 @@ def verdict(summary: pd.DataFrame) -> str:
     ranked = summary[summary["rank"].notna()].sort_values("rank")
     poor = int(sum(r is False for r in summary["ranked"]))
     if ranked.empty and poor == len(summary):
-        every = "The only method is" if poor == 1 else f"All {poor} methods are"
-        return f"{every} not better than random play: nothing here speaks about generalization yet."
+        none = {1: "The only method is not", 2: "Neither method is"}.get(
+            poor, f"None of the {poor} methods is"
+        )
+        return f"{none} better than random play: nothing here speaks about generalization yet."
     if ranked.empty:
         return "No method can be ranked yet; the notes below say what is missing."
     best = ranked.iloc[0]

@@ -192,8 +192,7 @@ def _first_choice(variants: list[str], tables: dict[str, Table], pictured: set[s
     frame = tables["difficulty"].frame
     good = list(frame.loc[frame["label"] == "informative", "variant"]) if len(frame) else []
     shown = [v for v in variants if v != CLEAN]
-    best = [v for v in shown if v in good and v in pictured] + [v for v in shown if v in good]
-    return (best or shown or ["*"])[0]
+    return max(shown, key=lambda v: (v in good, v in pictured), default="*")
 
 
 def _methods(episodes: pd.DataFrame) -> list[str]:

@@ -60,6 +60,7 @@ function short(v) {
   const a = Math.abs(v);
   if (a >= 1e6) return number(v / 1e6, v % 1e6 ? 1 : 0) + " M";
   if (a >= 1e4) return number(v / 1e3, 0) + " k";
+  if (a > 0 && a < 0.01) return String(+v.toPrecision(2)).replace("-", "−").replace("e−", "e-");
   return String(+v.toFixed(2)).replace("-", "−");
 }
 
@@ -168,7 +169,7 @@ function slopes(box, spec) {
   const seeds = spec.seeds.filter((s) => visible(s.method) && s.scores[spec.variant] !== undefined && s.scores[spec.clean] !== undefined);
   if (!seeds.length) { box.textContent = `No visible method was evaluated on both ${spec.clean} and ${spec.variant}.`; return; }
   const view = canvas(box, view_height(box), spec.title), g = view.root;
-  const left = 46, x0 = left + 40, x1 = view.width - (view.narrow ? 60 : 190), top = 16, bottom = view.height - 40;
+  const left = 46, x0 = left + 40, x1 = view.width - (view.narrow ? 60 : 226), top = 16, bottom = view.height - 40;
   const random = spec.random;
   const values = seeds.flatMap((s) => [s.scores[spec.clean], s.scores[spec.variant]]);
   const [low, high] = extent(values, [0].concat(Object.values(random).length ? [random[spec.clean], random[spec.variant]] : []));
