@@ -12,7 +12,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from reprl.envs.emulator import Emulator, Settings
+from reprl.envs.emulator import Emulator
+from reprl.envs.machine import Settings
 from reprl.envs.objects import Objects
 from reprl.envs.variation import Variant
 

@@ -10,7 +10,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import ale_py
@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from ale_py import roms
 
+from reprl.envs.machine import Machine, Settings
 from reprl.envs.objects import Objects, breakout_objects
 from reprl.envs.variation import Effect, Part, Variant
 from reprl.errors import UserError
@@ -25,40 +26,6 @@ from reprl.seeding import numpy_stream
 
 SKIP = 4  # emulator frames an action lasts
 RAW = (210, 160)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all environments of one vector share; plain data, so that it travels to workers."""
-
-    game: str
-    training: bool
-    reward: str | float  # "clip", "raw" or a factor
-    sticky: float
-    stack: int
-    gap: int
-    size: int
-    noop_max: int
-    max_frames: int
-
-
-class Machine:
-    """The emulator as a variant's effects see it."""
-
-    def __init__(self, ale: ale_py.ALEInterface) -> None:
-        self._ale = ale
-        self._ram = np.zeros(128, np.uint8)
-        self.frame = 0  # frames since the game began
-
-    @property
-    def ram(self) -> np.ndarray:
-        """The 128 bytes now; a buffer that the next read overwrites."""
-        self._ale.getRAM(self._ram)
-        return self._ram
-
-    def write(self, index: int, value: int) -> None:
-        """Set one byte of the game's memory."""
-        self._ale.setRAM(index, int(value) & 0xFF)
 
 
 class Emulator:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from reprl.envs.block import Arrays
-from reprl.envs.emulator import Settings
+from reprl.envs.machine import Settings
 from reprl.envs.variation import Variant
 from reprl.envs.worker import CALL, DONE, QUIT, REFUSED, RESET, STEP
 from reprl.errors import UserError

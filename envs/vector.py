@@ -19,7 +19,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.emulator import Settings
+from reprl.envs.machine import Settings
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.variation import Variant, find
