@@ -44,6 +44,10 @@ class Emulator:
         rom = roms.get_rom_path(settings.game)
         assert rom is not None  # make_vec_env has checked the name
         self.ale.loadROM(rom)
+        # A fresh game is always the same one. Restoring it is far cheaper than a reset, which runs
+        # the console for dozens of frames and would make the other workers wait.
+        self.ale.reset_game()
+        self._fresh = self.ale.cloneState(include_rng=True)
         self.machine = Machine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
@@ -137,14 +141,19 @@ class Emulator:
         self._score, self._length = 0.0, 0
         self._sticky_action = 0
         self.machine.frame = 0
-        self.ale.reset_game()
+        self._restart()
         drawn = int(start.integers(1, self.settings.noop_max + 1)) if self.settings.noop_max else 0
         for _ in range(self.noops() if self.noops else drawn):
             self._frame(0)
             if any(self._ends):
-                self.ale.reset_game()
+                self._restart()
         self._ends = (False, False)
         self._lives = self.ale.lives()
+
+    def _restart(self) -> None:
+        self.ale.restoreState(self._fresh)
+        if not self.settings.noop_max and not self.fires:
+            self.ale.reset_game()  # the screen, wrong after a restore, is shown as it is
 
     def _launch(self) -> None:
         """FIRE, then RIGHT, as SB3's FireResetEnv."""
