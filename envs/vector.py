@@ -105,7 +105,6 @@ class AtariVecEnv(VecEnv):
             self._block = Block(settings, variants, seed, 0, self._arrays)
         else:
             self._arrays = self.workers.arrays
-        self._ended: dict[int, dict[str, Any]] = {}
         self.num_envs = n
         self.action_meanings: list[str] = [a.name for a in self._call("get", [(0, "actions")])[0]]
         self.render_mode = "rgb_array"
@@ -154,13 +153,13 @@ class AtariVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Finish a step; everything returned is the caller's own."""
-        self._ended = self._block.step() if self.workers is None else self.workers.finish_step()
+        ended = self._block.step() if self.workers is None else self.workers.finish_step()
         arrays = self._arrays
         infos: list[dict[str, Any]] = [
             {"lives": lives, "raw_reward": raw, "TimeLimit.truncated": False}
             for lives, raw in zip(arrays.lives.tolist(), arrays.raw_rewards.tolist(), strict=True)
         ]
-        for row, info in self._ended.items():
+        for row, info in ended.items():
             infos[row] = info
         return self.observations(), arrays.rewards.copy(), arrays.dones.copy(), infos
 

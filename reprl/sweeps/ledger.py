@@ -61,7 +61,7 @@ class Ledger:
         entry = self.entries[job.identity]
         folder = self._newest(job)
         if folder is None:
-            if entry.status not in ("failed",):  # failed before it had a folder
+            if entry.status != "failed":  # it may fail before it has a folder
                 entry.status = "waiting"
             return entry
         entry.folder = folder.path.name
@@ -69,11 +69,6 @@ class Ledger:
         record = folder.record()
         entry.reason = record.get("reason")
         return entry
-
-    def run_folder(self, job: Job) -> RunFolder | None:
-        """The job's folder, if it has one yet."""
-        folder = RunFolder(self.folder / self.entries[job.identity].folder)
-        return folder if folder.record_file.exists() else None
 
     def retry_name(self, job: Job) -> str:
         """A new folder for a job that failed: nothing is overwritten."""
@@ -105,10 +100,9 @@ class Ledger:
 
     def _newest(self, job: Job) -> RunFolder | None:
         """The job's latest attempt; folders are found by the identity in their name."""
-        names = [p for p in self.folder.glob(f"*_{job.identity}*") if (p / "run.json").exists()]
-        attempts = sorted(
-            names, key=lambda p: int(p.name.rpartition("+")[2] or 0) if _again(p) else 0
-        )
+        found = [p for p in self.folder.glob(f"*_{job.identity}*") if (p / "run.json").exists()]
+        # What follows the identity is nothing, or the +1, +2 of retry_name.
+        attempts = sorted(found, key=lambda p: int(p.name.partition(job.identity)[2] or 0))
         return RunFolder(attempts[-1]) if attempts else None
 
     def _read(self) -> dict[str, Entry]:
@@ -124,7 +118,3 @@ class Ledger:
                 f"{VERSION}: move the file away to have it rebuilt from the run folders."
             )
         return {k: Entry(**e) for k, e in values["jobs"].items()}
-
-
-def _again(path: Path) -> bool:
-    return path.name.rpartition("+")[2].isdigit() and len(path.name.rpartition("+")[2]) < 4

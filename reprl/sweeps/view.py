@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from reprl.metrics import progress_of
@@ -88,8 +89,8 @@ class View:
                 _number(score),
                 _number(gap),
                 _clock(entry.seconds) if entry.seconds else "",
-                (entry.reason or "") if closing else f"{step:,}/{job.config.total_steps:,}",
-                entry.folder,
+                escape(entry.reason or "") if closing else f"{step:,}/{job.config.total_steps:,}",
+                escape(entry.folder),
             )
         return table
 

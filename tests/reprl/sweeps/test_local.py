@@ -35,7 +35,7 @@ def stop(*_):
 signal.signal(signal.SIGTERM, stop)
 if action == "train":
     if how == "raise":
-        record(status="failed", reason="diverged: value loss"); sys.exit(1)
+        record(status="failed", reason="diverged: value loss [nan]"); sys.exit(1)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "hang":
@@ -91,9 +91,9 @@ def test_one_bad_job_costs_only_itself_and_the_same_sweep_finishes_the_rest(swee
     code, entries, folder = run()
     assert code == 1
     assert [e.status for e in entries] == ["finished", "failed", "killed", "finished"]
-    assert entries[1].reason == "diverged: value loss"
+    assert entries[1].reason == "diverged: value loss [nan]"
     assert "SIGKILL" in entries[2].reason
-    assert "diverged: value loss" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("value loss [nan]") == 2  # in a line and in the table
     code, entries, _ = run()  # resumes the killed one, leaves finished and failed alone
     assert code == 1
     assert [e.status for e in entries] == ["finished", "failed", "finished", "finished"]
