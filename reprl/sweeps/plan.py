@@ -64,8 +64,11 @@ class Plan:
 def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     """Expand and check everything; the first thing wrong raises a UserError."""
     rest, settings, file = split(overrides, config_dirs)
-    given = {o.key_or_group for o in parse(rest)}
-    rest = [f"{k}={v}" for k, v in file.items() if k not in given] + rest
+    said = [(o.key_or_group, text) for o, text in zip(parse(rest), rest, strict=True)]
+    given = dict(said)
+    # A key of the file keeps its place, whoever sets it: the first one is the outer loop.
+    rest = [given.get(k, f"{k}={v}") for k, v in file.items()]
+    rest += [text for key, text in said if key not in file]
     # One single-thread job per core: two such jobs do more than one job with two threads.
     defaults = {"threads": "1", "env.workers": "0"}
     rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]

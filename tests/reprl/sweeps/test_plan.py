@@ -2,6 +2,8 @@
 
 import pytest
 
+from reprl.analysis.naming import method_name
+from reprl.compose import options
 from reprl.errors import UserError
 from reprl.sweeps import plan
 
@@ -35,7 +37,29 @@ def test_identity_is_what_is_computed_not_where_or_how_it_is_shown():
     assert first.identity != make("seed=3", "algo.gamma=0.98").jobs[0].identity
 
 
-@pytest.mark.parametrize("name", ["ablation", "coefficients", "encoders", "augmentations", "seeds"])
+def test_the_first_comparison_is_six_methods_told_apart_seed_by_seed():
+    made = make("sweep=methods")
+    seeds = [j.config.seed for j in made.jobs]
+    assert seeds == [1] * 6 + [2] * 6 + [3] * 6  # stopped early, it has whole comparisons
+    names = [method_name(j.config.plain()) for j in made.jobs]
+    assert names[:6] == names[6:12] == names[12:]
+    assert len(set(names)) == len({j.config.method for j in made.jobs}) == 6
+    plain, rad, drac, _, decoder, _ = (j.config for j in made.jobs[:6])
+    assert (plain.total_steps, plain.mode, plain.env.n_envs) == (500_000, "fast", 8)
+    assert (plain.attention, plain.auxiliary, plain.augmentation) == ({}, {}, {})
+    boxes = {"boxes": [0, 3], "sides": [1, 15], "fill": "gray"}  # what was measured before
+    assert rad.augmentation.items() >= (boxes | {"use": "rad"}).items()
+    assert drac.augmentation.items() >= (boxes | {"use": "views"}).items()
+    assert set(decoder.auxiliary) == {"sparsity", "decoder"}
+
+
+def test_a_key_of_the_file_keeps_its_place_whoever_sets_it():
+    made = make("sweep=methods", "total_steps=1024", "seed=8,9")
+    assert [j.config.seed for j in made.jobs] == [8] * 6 + [9] * 6
+    assert {j.config.total_steps for j in made.jobs} == {1024}
+
+
+@pytest.mark.parametrize("name", sorted(options("sweep")))
 def test_every_sweep_file_expands(name):
     made = make(f"sweep={name}")
     assert len(made.jobs) == len({j.identity for j in made.jobs}) >= 5
