@@ -159,16 +159,10 @@ def main() -> None:
             print(f"  round {round_ + 1}: {name}: {rate:,.0f} steps/s, first update {warm:.0f} s")
     added, planned = overhead(empty)
     print(f"\n{machine()} {warning}\n")
-    header = [
-        f"PPO, fast, {ENVS} envs x {length['n_steps']}",
-        "total steps/s",
-        "a job",
-        "against two threads",
-    ]
-    print(table([*header, "to the first update"], rows_of(found)))
-    print(
-        f"\nThe launcher adds {added:.2f} s to a job; it planned {empty} jobs in {planned:.1f} s."
-    )
+    what = f"PPO, fast, {ENVS} envs x {length['n_steps']}"
+    header = [what, "total steps/s", "a job", "against two threads", "to the first update"]
+    print(table(header, rows_of(found)))
+    print(f"\nThe launcher adds {added:.2f} s to a job; it planned {empty} in {planned:.1f} s.")
 
 
 if __name__ == "__main__":
