@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from reprl.errors import UserError
 from reprl.run_folder import RunFolder, write_atomically
-from reprl.sweeps.plan import Job
+from reprl.sweeps.plan import Task
 
 VERSION = 1
 RESUMABLE = ("interrupted", "killed")
@@ -41,7 +42,7 @@ class Ledger:
         self.entries: dict[str, Entry] = {}
         self.unwritten: str | None = None  # why the index could not be written, if so
 
-    def open(self, jobs: tuple[Job, ...]) -> None:
+    def open(self, jobs: Sequence[Task]) -> None:
         """Read the index, or rebuild it from the run folders, and look at every job's folder."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ class Ledger:
         self.entries = {**known, **self.entries}
         self.write()
 
-    def look(self, job: Job) -> Entry:
+    def look(self, job: Task) -> Entry:
         """Bring an entry up to date with its run folder, whoever wrote there."""
         entry = self.entries[job.identity]
         folder = self._newest(job)
@@ -70,23 +71,26 @@ class Ledger:
         entry.reason = record.get("reason")
         return entry
 
-    def retry_name(self, job: Job) -> str:
+    def retry_name(self, job: Task) -> str:
         """A new folder for a job that failed: nothing is overwritten."""
         number = 1
         while (self.folder / f"{job.name}+{number}").exists():
             number += 1
         return f"{job.name}+{number}"
 
-    def claim(self, job: Job) -> IO[str] | None:
+    def claim(self, job: Task) -> IO[str] | None:
         """Hold a job for this process, or None if another sweep has it."""
         claims = self.folder / ".claims"
         claims.mkdir(exist_ok=True)
         file = open(claims / job.identity, "w")  # noqa: SIM115
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.close()
             return None
+        except OSError as error:  # a network file system without locks
+            file.close()
+            raise UserError(f"{self.folder} cannot hold locks: {error.strerror}.") from None
         return file
 
     def write(self) -> None:
@@ -98,7 +102,7 @@ class Ledger:
         except OSError as error:
             self.unwritten = str(error)
 
-    def _newest(self, job: Job) -> RunFolder | None:
+    def _newest(self, job: Task) -> RunFolder | None:
         """The job's latest attempt; folders are found by the identity in their name."""
         found = [p for p in self.folder.glob(f"*_{job.identity}*") if (p / "run.json").exists()]
         # What follows the identity is nothing, or the +1, +2 of retry_name.

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -30,6 +30,21 @@ class Settings:
     retry: bool = False  # also run again what failed
 
 
+class Task(Protocol):
+    """What a launcher must know of a job to run it."""
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def overrides(self) -> tuple[str, ...]: ...
+    @property
+    def config_dirs(self) -> tuple[Path, ...]: ...
+    @property
+    def threads(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Job:
     """One run of a sweep."""
@@ -43,6 +58,10 @@ class Job:
     def identity(self) -> str:
         """What is computed, and by which version of reprl."""
         return hashlib.sha256(f"{self.config.hash} {__version__}".encode()).hexdigest()[:12]
+
+    @property
+    def threads(self) -> int:
+        return self.config.threads
 
     @property
     def name(self) -> str:

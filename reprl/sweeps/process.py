@@ -1,0 +1,116 @@
+"""One job of a sweep as a process of its own: what to start, how to stop it, what became of it.
+
+plan -> ledger -> launcher -> **process** -> run folder; every launcher starts its jobs here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
+from reprl.sweeps.plan import Task
+
+GRACE = 60.0  # seconds a job has to write its checkpoint when it is told to stop
+
+
+def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
+    """What to start for a job, from the state of its folder; None if there is nothing to do."""
+    entry = ledger.look(task)
+    if entry.status in ("finished", "running"):
+        return None
+    python = [sys.executable, "-m", "reprl"]
+    if entry.status in RESUMABLE:
+        return [*python, "resume", str(ledger.folder / entry.folder)]
+    if entry.status == "failed":
+        if not retry:
+            return None
+        entry.folder = ledger.retry_name(task)
+    options = [f"--config-dir={d}" for d in task.config_dirs]
+    place = [f"run_dir={ledger.folder / entry.folder}", "progress=off"]
+    return [
+        *python,
+        "train",
+        *task.overrides,
+        *place,
+        *options,
+        f"--sweep-name={ledger.folder.name}",
+    ]
+
+
+class Running:
+    """A job at work; its output goes to a log of its own."""
+
+    def __init__(
+        self,
+        task: Task,
+        todo: list[str],
+        *,
+        folder: Path,
+        claim: IO[str],
+        limit: float | None,
+        environment: dict[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.task, self.claim, self.limit = task, claim, limit
+        self.log = folder / "logs" / f"{task.name}.log"
+        self.log.parent.mkdir(exist_ok=True)
+        self.began = time.monotonic()
+        self.stopped: float | None = None  # when it was told to stop
+        self.timed_out = False
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                todo,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": str(task.threads), **(environment or {})},
+                cwd=cwd,
+                start_new_session=True,  # Ctrl-C reaches only the launcher, which tells its jobs
+            )
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it works; a job beyond its time is stopped here."""
+        code = self.process.poll()
+        if code is not None:
+            return code
+        now = time.monotonic()
+        if self.limit is not None and now - self.began > self.limit and self.stopped is None:
+            self.timed_out = True
+            self.tell()
+        if self.stopped is not None and now - self.stopped > GRACE:
+            self.process.kill()
+        return None
+
+    def tell(self) -> None:
+        """Let it write its checkpoint and end."""
+        if self.stopped is None:
+            self.stopped = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+
+    def settle(self, ledger: Ledger) -> Entry:
+        """Say what became of a job whose process has ended, and let it go."""
+        code = self.process.returncode
+        self.claim.close()
+        entry = ledger.look(self.task)
+        entry.seconds += time.monotonic() - self.began
+        if entry.status == "waiting":  # it ended before it had a folder
+            entry.status = "failed"
+        if self.timed_out:
+            entry.reason = f"time limit of {self.limit:g} s"
+        elif code < 0:
+            entry.reason = f"killed by {signal.Signals(-code).name}" + (
+                " (out of memory?)" if code == -signal.SIGKILL else ""
+            )
+        elif code and not entry.reason:
+            entry.reason = self._last_line()
+        return entry
+
+    def _last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:200] if lines else "no output"
