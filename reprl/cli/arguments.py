@@ -12,7 +12,7 @@ from typing import Any, Literal
 from reprl.errors import UserError, nearest, unknown
 
 Kind = Literal["text", "int", "float", "bool", "list"]
-Folders = Literal["none", "one", "many"]
+Folders = Literal["none", "perhaps", "one", "many"]
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
@@ -64,6 +64,8 @@ def parse(
             values[name] = convert(name, text, keys[name])
         else:
             paths.append(_folder(command, argument, keys, folders))
+    if folders == "perhaps" and len(paths) > 1:
+        raise UserError(f"reprl {command} takes at most one folder, got {len(paths)}.")
     if folders == "one" and len(paths) != 1:
         raise UserError(f"reprl {command} takes exactly one run folder, got {len(paths)}.")
     if folders == "many" and not paths:
@@ -100,7 +102,7 @@ def convert(name: str, text: str, key: Key) -> Any:
 
 def usage(command: str, keys: Mapping[str, Key], folders: Folders) -> str:
     """The help page of a command: what it does, how it is called, its keys."""
-    place = {"none": "", "one": " DIR", "many": " DIR..."}[folders]
+    place = {"none": "", "perhaps": " [DIR]", "one": " DIR", "many": " DIR..."}[folders]
     lines = [f"reprl {command}{place} [key=value ...]", "", help_of(command), ""]
     width = max((len(name) for name in keys), default=0)
     for name, key in keys.items():

@@ -1,34 +1,37 @@
-"""`reprl runs`: what ran, oldest first, with its status, score and gap on validation variants."""
+"""`reprl runs [DIR]`: what ran, oldest first, with its status, score and gap on validation.
+
+With `export=` the runs listed are also copied, small and without traces of this machine.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import Key, parse
 
-HELP = "what ran: status, steps, score and gap of every run in a place, oldest first"
+if TYPE_CHECKING:
+    from reprl.run_folder import RunFolder
+
+HELP = "what ran: status, steps, score and gap of every run in a folder, oldest first"
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 NUMBERS = ("steps", "score", "gap")
 TITLES = ("run", "started", "status", *NUMBERS, "best on validation", "reason")
 KEYS = {
-    "place": Key("runs", "the folder the runs are in"),
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
     "match": Key(None, "only folders whose name contains this"),
+    "export": Key(None, "copy settings, games and curves of these runs to this folder"),
 }
+Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, its status
 
 
 def run(arguments: list[str]) -> int:
-    _, values = parse("runs", arguments, KEYS, "none")
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from reprl.metrics import progress_of
+    """List the runs below a folder, `runs` if none is given."""
+    folders, values = parse("runs", arguments, KEYS, "perhaps")
     from reprl.run_folder import runs_in
 
-    place = Path(values["place"]).expanduser()
+    place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
@@ -37,6 +40,20 @@ def run(arguments: list[str]) -> int:
     if not found:
         print(f"no runs in {place}")
         return 0
+    show(found, place)
+    if values["export"]:
+        export(found, place, Path(values["export"]).expanduser())
+    return 0
+
+
+def show(found: Found, place: Path) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from reprl.metrics import progress_of
+
     table = Table(box=None, header_style="bold")
     for title in TITLES:
         table.add_column(title, justify="right" if title in NUMBERS else "left")
@@ -54,7 +71,18 @@ def run(arguments: list[str]) -> int:
         )
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
-    return 0
+
+
+def export(found: Found, place: Path, target: Path) -> None:
+    """Copy what a paper's appendix needs; a run still at work is left out by name."""
+    from reprl.publish import publish, size
+
+    for folder, _, status in found:
+        if status == "running":
+            print(f"note: {folder.path.name} is still running and left out.")
+    copies = publish([f for f, _, status in found if status != "running"], place, target)
+    total = sum(size(copy) for copy in copies)
+    print(f"{len(copies)} runs -> {target} ({total / 1e6:.1f} MB)")
 
 
 def _number(value: Any) -> str:

@@ -67,7 +67,7 @@ def test_runs_are_listed_by_time_with_their_gap(tmp_path: Path, capsys: Any) -> 
             json.dumps({"status": "finished", "started": started, "reason": "[/]"})
         )
         (place / "metrics.csv").write_text(metrics + row)
-    assert main(["runs", f"place={tmp_path}"]) == 0
+    assert main(["runs", str(tmp_path)]) == 0
     _, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
     assert first == ["beta", "2026-01-01", "00:00", "finished", "0", "-", "-", "-", "[/]"]
     assert second == ["alpha", "2026-02-01", "00:00", "finished", "128", "4.5", "6.0", "-", "[/]"]

@@ -250,7 +250,7 @@ def test_small_commands_read_run_folders(
     (other / "config.yaml").write_text(text)
     assert main(["diff", str(whole), str(other)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == ["seed", "0", "7"]
-    assert main(["runs", f"place={tmp_path}"]) == 0
+    assert main(["runs", str(tmp_path)]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split()[:6] == ["run", "started", "status", "steps", "score", "gap"]
     assert "finished" in row
