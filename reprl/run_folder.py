@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import socket
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import yaml
 
 from reprl import __version__
 from reprl.config import Config, check, counted
+from reprl.disk import write_atomically
 from reprl.errors import UserError, nearest
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
@@ -134,7 +136,6 @@ def create(
     draft.chmod(0o755)
     folder = RunFolder(draft)
     text = yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None, width=100)
-    write_atomically(folder.config_file, text)
     record = {
         "status": "running",
         "reason": None,
@@ -152,10 +153,15 @@ def create(
         "python_path": python_path,
         **extra,
     }
-    write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
-    if final.is_dir():
-        final.rmdir()  # check_writable saw that it is empty
-    os.rename(draft, final)
+    try:
+        write_atomically(folder.config_file, text)
+        write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
+        if final.is_dir():
+            final.rmdir()  # check_writable saw that it is empty
+        os.rename(draft, final)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
     return RunFolder(final)
 
 
@@ -257,8 +263,9 @@ def versions() -> dict[str, str]:
 
 
 def where() -> dict[str, Any]:
-    """The process that is writing."""
-    return {"host": socket.gethostname(), "pid": os.getpid()}
+    """The process that is writing, and on a cluster which job of it."""
+    job = {"job": os.environ["REPRL_JOB"]} if "REPRL_JOB" in os.environ else {}
+    return {"host": socket.gethostname(), "pid": os.getpid(), **job}
 
 
 def now() -> str:
@@ -268,16 +275,6 @@ def now() -> str:
 def add_to_path(folders: list[str]) -> None:
     """Let user code be imported, after everything that is installed."""
     sys.path.extend(f for f in folders if f not in sys.path and Path(f).is_dir())
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a crash, sees the old text or the new."""
-    draft = path.with_name(f".{path.name}.draft")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 def _readable(folder: RunFolder) -> bool:

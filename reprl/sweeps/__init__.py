@@ -18,5 +18,12 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     sweep = plan.make(overrides, config_dirs)
     check_launch(sweep.jobs[0].config)
     ledger = Ledger(sweep.folder)
+    if sweep.hydra:
+        from reprl.sweeps.cluster import Cluster
+        from reprl.sweeps.cluster_launcher import choose
+
+        launcher = choose(sweep)
+        ledger.open(sweep.jobs)
+        return Cluster(sweep, ledger, launcher).run()
     ledger.open(sweep.jobs)
     return Local(sweep, ledger).run()

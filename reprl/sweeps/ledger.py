@@ -48,6 +48,11 @@ class Ledger:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"the sweep folder {self.folder} cannot be made: {error}.") from None
+        self.read(jobs)
+        self.write()
+
+    def read(self, jobs: Sequence[Task]) -> None:
+        """Read the index and look at every job's folder, without writing anything."""
         known = self._read()
         for job in jobs:
             entry = known.get(job.identity) or Entry(folder=job.name)
@@ -55,10 +60,12 @@ class Ledger:
             self.entries[job.identity] = entry
             self.look(job)
         self.entries = {**known, **self.entries}
-        self.write()
 
-    def look(self, job: Task) -> Entry:
-        """Bring an entry up to date with its run folder, whoever wrote there."""
+    def look(self, job: Task, *, probe: bool = True) -> Entry:
+        """Bring an entry up to date with its run folder, whoever wrote there.
+
+        Without `probe` a run that says it runs is believed, and its lock left alone.
+        """
         entry = self.entries[job.identity]
         folder = self._newest(job)
         if folder is None:
@@ -66,8 +73,8 @@ class Ledger:
                 entry.status = "waiting"
             return entry
         entry.folder = folder.path.name
-        entry.status = folder.status()
         record = folder.record()
+        entry.status = folder.status() if probe else str(record.get("status"))
         entry.reason = record.get("reason")
         return entry
 

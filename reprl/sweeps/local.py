@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from reprl.sweeps.ledger import Ledger
-from reprl.sweeps.plan import Plan
+from reprl.sweeps.plan import Job, Plan
 from reprl.sweeps.process import Running, command
 from reprl.sweeps.view import View
 
@@ -55,29 +55,37 @@ class Local:
     def _fill(self) -> None:
         while self.waiting and len(self.running) < self.slots and self.stop_signal is None:
             job = self.waiting.popleft()
-            claim = self.ledger.claim(job)
-            entry = self.ledger.entries[job.identity]
-            if claim is None:
-                entry.status = "elsewhere"
-                continue
-            todo = command(job, self.ledger, self.plan.settings.retry)
-            if todo is None:
-                if entry.status == "running":
-                    entry.status = "elsewhere"
-                claim.close()
-                continue
-            entry.attempts += 1
-            entry.status, entry.reason = "running", None
-            limit = self.plan.settings.time_limit
-            self.running.append(
-                Running(job, todo, folder=self.ledger.folder, claim=claim, limit=limit)
-            )
-            self.ledger.write()
+            try:
+                self._begin(job)
+            except OSError as error:  # a full disk, say: the others may still be well
+                entry = self.ledger.entries[job.identity]
+                entry.status, entry.reason = "waiting", f"not started: {error.strerror}"
         if self.stop_signal is not None:
             self.waiting.clear()
 
+    def _begin(self, job: Job) -> None:
+        """Start a job, unless it is done, failed before or in other hands."""
+        claim = self.ledger.claim(job)
+        entry = self.ledger.entries[job.identity]
+        if claim is None:
+            entry.status = "elsewhere"
+            return
+        todo = command(job, self.ledger, self.plan.settings.retry)
+        if todo is None:
+            if entry.status == "running":
+                entry.status = "elsewhere"
+            claim.close()
+            return
+        limit = self.plan.settings.time_limit
+        self.running.append(Running(job, todo, folder=self.ledger.folder, claim=claim, limit=limit))
+        entry.attempts += 1
+        entry.status, entry.reason = "running", None
+        self.ledger.write()
+
     def _watch(self) -> None:
         for running in list(self.running):
+            if self.stop_signal is not None and running.stopped is None:
+                running.tell()  # it began at the very moment of the signal
             if running.poll() is not None:
                 self.running.remove(running)
                 running.settle(self.ledger)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,11 +78,17 @@ class Plan:
     jobs: tuple[Job, ...]
     settings: Settings
     folder: Path
+    hydra: tuple[str, ...] = ()  # the launcher of a cluster and its settings
 
 
 def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     """Expand and check everything; the first thing wrong raises a UserError."""
     rest, settings, file = split(overrides, config_dirs)
+    hydra = [o for o in rest if is_launcher(o)]
+    chosen = {o.lstrip("+~").partition("=")[0] for o in hydra}
+    hydra += [f"{k}={v}" for k, v in file.items() if is_launcher(k) and k not in chosen]
+    file = {k: v for k, v in file.items() if not is_launcher(k)}
+    rest = [o for o in rest if not is_launcher(o)]
     said = [(o.key_or_group, text) for o, text in zip(parse(rest), rest, strict=True)]
     given = dict(said)
     # A key of the file keeps its place, whoever sets it: the first one is the outer loop.
@@ -97,7 +103,7 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     seen: dict[str, Job] = {}
     composed: dict[tuple[str, ...], Config] = {}
     for number, job_overrides in enumerate(expand(rest)):
-        config = _load(job_overrides, config_dirs, composed)
+        config = _load(job_overrides, config_dirs, composed, elsewhere=bool(hydra))
         job = Job(number, tuple(job_overrides), config, tuple(config_dirs))
         if job.identity in seen:
             raise UserError(
@@ -107,13 +113,27 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
         seen[job.identity] = job
         jobs.append(job)
     folder = Path(place[-1].removeprefix("run_dir=")) if place else _default_folder(jobs)
-    return Plan(tuple(jobs), settings, folder.expanduser())
+    return Plan(tuple(jobs), settings, folder.expanduser(), tuple(hydra))
+
+
+def is_launcher(override: str) -> bool:
+    """Whether an override is about Hydra's launcher."""
+    return override.lstrip("+~").startswith(("hydra/launcher", "hydra.launcher"))
 
 
 def _load(
-    overrides: list[str], config_dirs: list[Path], composed: dict[tuple[str, ...], Config]
+    overrides: list[str],
+    config_dirs: list[Path],
+    composed: dict[tuple[str, ...], Config],
+    *,
+    elsewhere: bool,
 ) -> Config:
     """Compose and check one job; jobs that differ only in the seed are composed once."""
+    devices = [o for o in overrides if o.startswith("device=cuda")]
+    if elsewhere and devices:  # whether there is such a device is seen where the job runs
+        here = [o for o in overrides if o not in devices]
+        config = _load([*here, "device=cpu"], config_dirs, composed, elsewhere=False)
+        return replace(config, device=devices[-1].removeprefix("device="))
     seeds = [o for o in overrides if o.startswith("seed=")]
     rest = tuple(o for o in overrides if o not in seeds)
     if rest not in composed or not seeds:
@@ -136,8 +156,6 @@ def split(
             file |= _sweep_file(value, search_dirs(overrides, config_dirs))
         elif key.startswith("sweep."):
             values[key.removeprefix("sweep.")] = value
-        elif key == "hydra/launcher" or key.lstrip("+~").startswith("hydra.launcher"):
-            raise UserError(f"'{text}': sweeps run on this machine only, without Hydra launchers.")
         else:
             rest.append(text)
     values |= {

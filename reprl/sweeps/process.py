@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from reprl.disk import FULL, is_full
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import Task
 
@@ -64,6 +65,7 @@ class Running:
         self.stopped: float | None = None  # when it was told to stop
         self.timed_out = False
         with open(self.log, "ab") as log:
+            self.log_before = log.tell()  # earlier attempts wrote here too
             self.process = subprocess.Popen(
                 todo,
                 stdin=subprocess.DEVNULL,
@@ -99,8 +101,10 @@ class Running:
         self.claim.close()
         entry = ledger.look(self.task)
         entry.seconds += time.monotonic() - self.began
+        if entry.status == "finished":
+            return entry
         if entry.status == "waiting":  # it ended before it had a folder
-            entry.status = "failed"
+            entry.status = "interrupted" if is_full(ledger.folder) else "failed"
         if self.timed_out:
             entry.reason = f"time limit of {self.limit:g} s"
         elif code < 0:
@@ -112,5 +116,9 @@ class Running:
         return entry
 
     def _last_line(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:200] if lines else "no output"
+        """The last thing the job said; a full disk takes even that."""
+        lines = self.log.read_bytes()[self.log_before :].decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        if not said:
+            return FULL if is_full(self.log.parent) else "no output"
+        return said[-1][:200]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -43,7 +44,10 @@ class View:
 
     def show(self) -> None:
         """Refresh the table, or say in a line what has changed."""
-        now = time.monotonic()
+        with suppress(OSError):  # a full disk or a closed pipe must not end the jobs
+            self._show(time.monotonic())
+
+    def _show(self, now: float) -> None:
         if self.live and now - self.looked > REFRESH:
             self.looked = now
             self.live.update(self._table(closing=False), refresh=True)

@@ -75,7 +75,6 @@ def test_every_sweep_file_expands(name):
         (["sweep.jobs=0"], "sweep.jobs=0 must be at least 1"),
         (["sweep.time_limit=-3"], "sweep.time_limit=-3"),
         (["sweep.retry=perhaps"], "sweep.retry=perhaps must be true or false"),
-        (["hydra/launcher=ray"], "on this machine only"),
         (["algo.gamma=0.9,1.5"], "algo.gamma=1.5"),
     ],
 )
