@@ -67,26 +67,11 @@ def save(
     name = f"{model.num_timesteps:012d}"
     draft = place / f".{name}.draft"
     draft.mkdir()
-    layouts: dict[str, dict[str, list[int]]] = {}
-    hashes: dict[str, str] = {}
-    for part in PARTS:
-        flat, layouts[part] = _flatten(getattr(captured, part))
-        hashes[f"{part}.safetensors"] = _write(
-            draft / f"{part}.safetensors", tensors_to_bytes(flat)
-        )
-    record = {"meta": captured.meta, "layouts": layouts, "loop": loop or {}}
-    text = json.dumps(record, sort_keys=True, indent=1, allow_nan=True)
-    hashes["state.json"] = _write(draft / "state.json", text.encode())
-    manifest = {
-        "format": FORMAT,
-        "step": model.num_timesteps,
-        "sha256": hashes,
-        "reprl": __version__,
-        "torch": torch.__version__,
-        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-    _write(draft / "manifest.json", json.dumps(manifest, indent=1).encode())
-    _sync(draft)
+    try:
+        _write_draft(draft, captured, model.num_timesteps, loop or {})
+    except OSError:  # a full disk: what was written so far only takes more of it
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
     final = place / name
     if final.exists():  # a damaged one that the run has reached again
         os.replace(final, place / f".{name}.old")
@@ -95,6 +80,30 @@ def save(
     if keep is not None:
         _prune(place, keep, protect)
     return final
+
+
+def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) -> None:
+    """Write every part of a checkpoint and the manifest of their hashes."""
+    layouts: dict[str, dict[str, list[int]]] = {}
+    hashes: dict[str, str] = {}
+    for part in PARTS:
+        flat, layouts[part] = _flatten(getattr(captured, part))
+        hashes[f"{part}.safetensors"] = _write(
+            draft / f"{part}.safetensors", tensors_to_bytes(flat)
+        )
+    record = {"meta": captured.meta, "layouts": layouts, "loop": loop}
+    text = json.dumps(record, sort_keys=True, indent=1, allow_nan=True)
+    hashes["state.json"] = _write(draft / "state.json", text.encode())
+    manifest = {
+        "format": FORMAT,
+        "step": step,
+        "sha256": hashes,
+        "reprl": __version__,
+        "torch": torch.__version__,
+        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    _write(draft / "manifest.json", json.dumps(manifest, indent=1).encode())
+    _sync(draft)
 
 
 def load(folder: str | Path, env: VecEnv | None = None, *, step: int | None = None) -> Any:

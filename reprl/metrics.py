@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from reprl.disk import write_atomically
 from reprl.errors import UserError
 
 LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
@@ -102,12 +103,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def write_file(path: Path, columns: list[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace a CSV file, whole or not at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    with open(draft, "w", newline="") as file:
-        file.write(_text(columns, rows, header=True))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    write_atomically(path, _text(columns, rows, header=True))
 
 
 def rewind_csv(path: Path, step: int) -> None:

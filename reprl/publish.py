@@ -15,16 +15,17 @@ from typing import Any
 
 import yaml
 
+from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.metrics import read_rows, write_file
-from reprl.run_folder import RunFolder, write_atomically
+from reprl.run_folder import RunFolder
 
 TABLES = (
     *("evaluation/episodes.csv", "evaluation/validation.csv", "evaluation/twin.csv"),
     *("attention/scores.csv", "attention/faithfulness.csv", "attention/labels.json"),
 )
 BASELINES = "baselines/evaluation/episodes.csv"
-OF_THE_MACHINE = ("host", "pid", "python_path")
+OF_THE_MACHINE = ("host", "pid", "job", "python_path")
 SMALL = 1_000_000  # bytes; of a longer metrics.csv only the curves are kept
 CURVES = ("step", "rollout/", "validation/", "time/elapsed")
 # An absolute path, also behind key= or file://; the slash in a/b or 1/2 does not begin one.

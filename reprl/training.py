@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +21,7 @@ from stable_baselines3.common.logger import Logger
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
 from reprl.config import Config, parent_of
+from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import rewind_tensorboard
@@ -96,11 +98,23 @@ def train(session: Session, *, resumed: bool) -> int:
         fail(folder, str(error))
         raise
     except Exception as error:
+        if out_of_space(error):
+            return stop_for_space(folder)
         traceback.print_exc()
         return fail(folder, f"{type(error).__name__}: {error}")
     folder.update(status="finished", reason=None, ended=now())
     print(f"done: {folder.path}")
     return 0
+
+
+def stop_for_space(folder: RunFolder) -> int:
+    """End on a full disk, resumably; even the words may find no room."""
+    with suppress(OSError):  # run.json then still says running: without a process, that resumes too
+        folder.update(status="interrupted", reason=FULL, ended=now())
+    with suppress(OSError):
+        text = f"{FULL}: with some, `reprl resume {folder.path}` goes on."
+        print(text, file=sys.stderr, flush=True)
+    return 1
 
 
 def loop(session: Session, interrupts: Interrupts) -> None:

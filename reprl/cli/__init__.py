@@ -9,8 +9,10 @@ import ast
 import importlib
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
 
 ORDER = ("train", "resume", "evaluate", "attention", "report", "verify", "runs", "diff")
@@ -34,6 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `reprl list | head` is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if not out_of_space(error):
+            raise
+        with suppress(OSError):  # even the words may find no room
+            print(f"reprl: {FULL}.", file=sys.stderr)
+        return 1
 
 
 def dispatch(arguments: list[str]) -> int:
