@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from reprl.errors import UserError
 from reprl.run_folder import RunFolder, write_atomically
@@ -111,21 +112,24 @@ class Ledger:
 
     def _newest(self, job: Task) -> RunFolder | None:
         """The job's latest attempt; folders are found by the identity in their name."""
-        found = [p for p in self.folder.glob(f"*_{job.identity}*") if (p / "run.json").exists()]
-        # What follows the identity is nothing, or the +1, +2 of retry_name.
-        attempts = sorted(found, key=lambda p: int(p.name.partition(job.identity)[2] or 0))
-        return RunFolder(attempts[-1]) if attempts else None
+        attempts: dict[int, Path] = {}
+        for path in self.folder.glob(f"[!.]*_{job.identity}*"):
+            # What follows the identity is nothing, or the +1, +2 of retry_name: not a user's copy.
+            number = re.fullmatch(r"(?:\+(\d+))?", path.name.partition(job.identity)[2])
+            if number and (path / "run.json").exists():
+                attempts[int(number[1] or 0)] = path
+        return RunFolder(attempts[max(attempts)]) if attempts else None
 
     def _read(self) -> dict[str, Entry]:
         if not self.file.exists():
             return {}
         try:
-            values: dict[str, Any] = json.loads(self.file.read_text())
-        except (OSError, ValueError):
+            values = dict(json.loads(self.file.read_text()))
+            if (version := values.get("version")) == VERSION:
+                return {k: Entry(**e) for k, e in values["jobs"].items()}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return {}  # lost: open() rebuilds it from the folders
-        if values.get("version") != VERSION:
-            raise UserError(
-                f"{self.file} is of version {values.get('version')}, this reprl writes version "
-                f"{VERSION}: move the file away to have it rebuilt from the run folders."
-            )
-        return {k: Entry(**e) for k, e in values["jobs"].items()}
+        raise UserError(
+            f"{self.file} is of version {version}, this reprl writes version {VERSION}: move the "
+            "file away to have it rebuilt from the run folders."
+        )

@@ -140,7 +140,7 @@ def test_a_lost_or_broken_ledger_is_rebuilt_from_the_folders(sweep):
     run, _ = sweep
     _, _, folder = run()
     before = starts(folder)
-    for text in (None, "not json"):
+    for text in (None, "not json", "[1]", '{"version": 1}', '{"version": 1, "jobs": {"a": {}}}'):
         if text is None:
             (folder / "ledger.json").unlink()
         else:
@@ -151,6 +151,18 @@ def test_a_lost_or_broken_ledger_is_rebuilt_from_the_folders(sweep):
     (folder / "ledger.json").write_text('{"version": 99, "jobs": {}}')
     with pytest.raises(UserError, match="version 99"):
         run()
+
+
+def test_drafts_and_copies_beside_a_run_are_not_taken_for_it(sweep):
+    run, _ = sweep
+    _, entries, folder = run()
+    before = starts(folder)
+    for name in (f".{entries[0].folder}.x7", f"{entries[0].folder}_backup", "mine"):
+        (folder / name).mkdir()
+        (folder / name / "run.json").write_text('{"status": "failed"}')
+    code, entries, _ = run()
+    assert code == 0
+    assert starts(folder) == before
 
 
 def test_a_job_held_by_another_sweep_is_left_to_it(sweep):
