@@ -252,7 +252,12 @@ def compact(value: Any) -> str:
     if not isinstance(value, Mapping):
         return str(value)
     name = str(value.get("_target_") or value.get("kind") or "")
-    words = [f"{k}={compact(v)}" for k, v in value.items() if k not in ("_target_", "kind")]
+    inside = {k: v for k, v in value.items() if k not in ("_target_", "kind")}
+    # brackets tell a list of values from the next setting
+    words = [
+        f"{k}=[{compact(v)}]" if isinstance(v, list) and v else f"{k}={compact(v)}"
+        for k, v in inside.items()
+    ]
     return f"{re.split('[.:]', name)[-1]}({', '.join(words)})"
 
 

@@ -27,7 +27,9 @@ def run(arguments: list[str]) -> int:
     if not changed:
         print("no difference in configuration or versions")
         return 0
-    table = Table("key", a.path.name, b.path.name, box=None, header_style="bold")
+    table = Table("key", box=None, header_style="bold")
+    for run_folder in (a, b):
+        table.add_column(run_folder.path.name, overflow="fold")
     for key, old, new in changed:
         table.add_row(*map(escape, (key, old, new)))
     console = Console()

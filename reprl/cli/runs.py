@@ -6,7 +6,7 @@ With `export=` the runs listed are also copied, small and without traces of this
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from reprl.cli.arguments import Key, parse
 
@@ -17,7 +17,8 @@ HELP = "what ran: status, steps, score and gap of every run in a folder, oldest 
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 NUMBERS = ("steps", "score", "gap")
-TITLES = ("run", "started", "status", *NUMBERS, "best on validation", "reason")
+OPTIONAL = ("best on validation", "reason")
+TITLES = ("run", "started", "status", *NUMBERS, *OPTIONAL)
 KEYS = {
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
     "match": Key(None, "only folders whose name contains this"),
@@ -47,28 +48,38 @@ def run(arguments: list[str]) -> int:
 
 
 def show(found: Found, place: Path) -> None:
-    """Print the table."""
+    """Print the table; columns that nobody fills are left out."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from reprl.metrics import progress_of
 
-    table = Table(box=None, header_style="bold")
-    for title in TITLES:
-        table.add_column(title, justify="right" if title in NUMBERS else "left")
+    rows = []
     for folder, record, status in found:
         step, score, gap = progress_of(folder.path)
-        table.add_row(
-            escape(str(folder.path.relative_to(place) if folder.path != place else place.name)),
+        values = (
+            str(folder.path.relative_to(place) if folder.path != place else place.name),
             str(record.get("started") or "")[:16].replace("T", " "),
             status,
             f"{max(step, int(record.get('step') or 0)):,}",
             _number(record.get("score") if score is None else score),
             _number(gap),
             _best(record.get("best")),
-            escape(str(record.get("reason") or "")),
+            str(record.get("reason") or ""),
         )
+        rows.append(dict(zip(TITLES, values, strict=True)))
+    titles = [
+        t for t in TITLES if t not in OPTIONAL or any(row[t] not in ("", "-") for row in rows)
+    ]
+    table = Table(box=None, header_style="bold")
+    for title in titles:
+        # names and reasons wrap where there is no room: cut off, they could not be copied
+        fold = title in ("run", "reason")
+        justify: Literal["left", "right"] = "right" if title in NUMBERS else "left"
+        table.add_column(title, justify=justify, overflow="fold", no_wrap=not fold)
+    for row in rows:
+        table.add_row(*(escape(row[title]) for title in titles))
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
 

@@ -49,6 +49,13 @@ def test_differences_show_what_counts_and_parts_as_a_whole(tmp_path: Path) -> No
     ]
 
 
+def test_a_list_inside_a_part_is_told_from_the_next_setting(tmp_path: Path) -> None:
+    boxes = {"_target_": "reprl.augmentation.Cutout", "boxes": [0, 3], "sides": [], "fill": "gray"}
+    a, b = folder(tmp_path / "a", {}), folder(tmp_path / "b", {"augmentation": boxes})
+    found = [("augmentation", "-", "Cutout(boxes=[0, 3], sides=none, fill=gray)")]
+    assert differences(a, b) == found
+
+
 def test_two_schedules_of_one_kind_differ_in_their_numbers(tmp_path: Path) -> None:
     rates = [{"kind": "linear", "start": s, "end": 0.0} for s in (1e-3, 2e-3)]
     a, b = (folder(tmp_path / f"{i}", {"rate": rate}) for i, rate in enumerate(rates))
@@ -69,8 +76,8 @@ def test_runs_are_listed_by_time_with_their_gap(tmp_path: Path, capsys: Any) -> 
         (place / "metrics.csv").write_text(metrics + row)
     assert main(["runs", str(tmp_path)]) == 0
     _, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert first == ["beta", "2026-01-01", "00:00", "finished", "0", "-", "-", "-", "[/]"]
-    assert second == ["alpha", "2026-02-01", "00:00", "finished", "128", "4.5", "6.0", "-", "[/]"]
+    assert first == ["beta", "2026-01-01", "00:00", "finished", "0", "-", "-", "[/]"]
+    assert second == ["alpha", "2026-02-01", "00:00", "finished", "128", "4.5", "6.0", "[/]"]
 
 
 def test_a_run_folder_names_no_place_but_those_the_user_gave(tmp_path: Path) -> None:
