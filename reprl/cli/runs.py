@@ -93,7 +93,7 @@ def export(found: Found, place: Path, target: Path) -> None:
             print(f"note: {folder.path.name} is still running and left out.")
     copies = publish([f for f, _, status in found if status != "running"], place, target)
     total = sum(size(copy) for copy in copies)
-    print(f"{len(copies)} runs -> {target} ({total / 1e6:.1f} MB)")
+    print(f"{len(copies)} runs -> {target} ({total / 1e3:,.0f} kB)")
 
 
 def _number(value: Any) -> str:

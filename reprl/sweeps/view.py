@@ -93,7 +93,8 @@ class View:
         if entry.status == "finished":
             score = self._progress(job)[1]
             return "finished" if score is None else f"finished, score {score:.1f}"
-        return entry.status + (f": {entry.reason}" if entry.reason else "")
+        reason = entry.reason or entry.status
+        return reason if reason.startswith(entry.status) else f"{entry.status}: {reason}"
 
     def _live_table(self) -> Table:
         """All jobs, or where they are too many for the terminal, those at work and in trouble."""

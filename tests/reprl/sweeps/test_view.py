@@ -36,15 +36,18 @@ def test_a_restart_says_what_is_there_and_only_then_what_changes(tmp_path, capsy
         view.show()
         entries[2].status, entries[2].reason = "failed", "diverged"
         view.show()
+        entries[3].status, entries[3].reason = "killed", "killed by SIGKILL"
+        view.show()
         assert capsys.readouterr().out.splitlines() == [
             "job 1 resumed  seed=1",
             "job 2 started  seed=2",
             "job 2 failed: diverged",
+            "job 3 killed by SIGKILL",
         ]
     entries[1].status, entries[1].reason = "interrupted", "time limit of 5 s"
     view.finish()
     table = capsys.readouterr().out
-    assert "1 failed, 1 finished, 1 interrupted, 1 waiting" in table
+    assert "1 failed, 1 finished, 1 interrupted, 1 killed" in table
     assert "the same command goes on" in table
     assert "sweep.retry=true" in table
     rows = {line.split()[0]: line.split() for line in table.splitlines() if line.startswith("   ")}
