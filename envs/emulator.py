@@ -14,18 +14,17 @@ from dataclasses import asdict
 from typing import Any
 
 import ale_py
-import cv2
 import numpy as np
 from ale_py import roms
 
 from reprl.envs.machine import Machine, Settings
-from reprl.envs.objects import Objects, breakout_objects
+from reprl.envs.objects import RAW, Objects, breakout_objects
+from reprl.envs.picture import Picture
 from reprl.envs.variation import Effect, Part, Variant
 from reprl.errors import UserError
 from reprl.seeding import numpy_stream
 
 SKIP = 4  # emulator frames an action lasts
-RAW = (210, 160)
 
 
 class Emulator:
@@ -53,9 +52,7 @@ class Emulator:
         meanings = [a.name for a in self.actions]
         self.fires = len(meanings) > 2 and meanings[1] == "FIRE"
 
-        self._frames = np.zeros((2, *RAW, 3), np.uint8)  # the two frames that are max-pooled
-        self._drawn = np.zeros((*RAW, 3), np.uint8)
-        self._gray = np.zeros(RAW, np.uint8)
+        self.picture = Picture(settings.size)
         depth = (settings.stack - 1) * settings.gap + 1
         self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
         self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
@@ -159,8 +156,8 @@ class Emulator:
         """FIRE, then RIGHT, as SB3's FireResetEnv."""
         if not self.fires:
             # SB3 shows the reset frame itself here.
-            self.ale.getScreenRGB(self._frames[0])
-            self._frames[1] = self._frames[0]
+            self.picture.grab(0, self.ale)
+            self.picture.copy_first()
             return
         for action in (1, 2):
             _, life_lost = self._act(action)
@@ -195,7 +192,7 @@ class Emulator:
         for k in range(SKIP):
             self._frame(action)
             if k >= SKIP - 2:
-                self.ale.getScreenRGB(self._frames[k - SKIP + 2])
+                self.picture.grab(k - SKIP + 2, self.ale)
             if any(self._ends):
                 break  # the buffer may keep an older frame here, exactly as MaxAndSkipEnv's does
         lives = self.ale.lives()
@@ -223,20 +220,15 @@ class Emulator:
     # -- the picture ---------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        """Draw the variant over the pooled frame and push the gray, resized picture."""
-        cv2.max(self._frames[0], self._frames[1], self._drawn)
-        if self._draws:
-            objects = self._objects() if any(e.needs_objects for e in self._draws) else None
-            for effect in self._draws:
-                effect.draw(self._drawn, objects)
-        cv2.cvtColor(self._drawn, cv2.COLOR_RGB2GRAY, self._gray)
+        """Push the picture of the last two frames, with the variant drawn over them."""
+        wanted = any(e.needs_objects for e in self._draws)
+        self.picture.show(self._draws, self._objects() if wanted else None)
         self._history[:-1] = self._history[1:]
-        size = (self.settings.size, self.settings.size)
-        cv2.resize(self._gray, size, self._history[-1], interpolation=cv2.INTER_AREA)
+        self._history[-1] = self.picture.small
 
     def frame(self) -> np.ndarray:
         """The last max-pooled frame with the variant drawn, (210, 160, 3) uint8."""
-        return self._drawn.copy()
+        return self.picture.drawn.copy()
 
     def objects(self) -> Objects:
         """Where everything is in the last emulator frame, with the variant's distractor mask."""
@@ -255,7 +247,7 @@ class Emulator:
     def snapshot(self) -> tuple[dict[str, Any], bytes]:
         """Everything needed to continue identically in another process: plain data and bytes."""
         ale: bytes = self.ale.cloneState(include_rng=True).__getstate__()  # type: ignore[assignment]
-        arrays = [self._frames, self._drawn, self._history]
+        arrays = [self.picture.frames, self.picture.drawn, self._history]
         meta = {
             "settings": asdict(self.settings),
             "variant": asdict(self.variant),
@@ -295,9 +287,11 @@ class Emulator:
         data = zlib.decompress(blob)
         size = meta["ale_bytes"]
         self.ale.restoreState(ale_py.ALEState(data[:size]))
-        for array in (self._frames, self._drawn, self._history):
+        frames, drawn = np.empty((2, *RAW, 3), np.uint8), np.empty((*RAW, 3), np.uint8)
+        for array in (frames, drawn, self._history):
             array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
             size += array.size
+        self.picture.load(frames, drawn, self._history[-1])
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

@@ -1,0 +1,140 @@
+"""The picture made of changed rows only, against OpenCV over the whole picture."""
+
+import cv2
+import numpy as np
+import pytest
+
+from reprl.envs import Effect, find, make_vec_env
+from reprl.envs.objects import RAW
+from reprl.envs.picture import Picture, bands
+
+
+class Console:
+    """A screen that changes here and there, in the colours of a random palette."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.palette = rng.integers(256, size=(256, 3)).astype(np.uint8)
+        self.screen = np.zeros(RAW, np.uint8)
+        self.converted = 0
+
+    def run(self) -> None:
+        if self.rng.random() < 0.05:
+            self.screen = self.rng.integers(256, size=RAW).astype(np.uint8)  # a new scene
+        for _ in range(self.rng.integers(4)):
+            y, x, h, w = (int(self.rng.integers(high)) for high in (*RAW, 12, 12))
+            self.screen[y : y + h, x : x + w] = self.rng.integers(60)
+
+    def getScreen(self, out: np.ndarray) -> None:
+        out[:] = self.screen
+
+    def getScreenRGB(self, out: np.ndarray) -> None:
+        self.converted += 1
+        out[:] = self.palette[self.screen]
+
+
+class Scribble(Effect):
+    """Draws something else every time."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def draw(self, frame, objects):
+        y, x = self.rng.integers(RAW)
+        frame[y : y + 5, x : x + 5] = self.rng.integers(256, size=3)
+
+
+def whole(frames: np.ndarray, effects, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the picture must be: every step of it over all pixels."""
+    drawn = np.maximum(frames[0], frames[1])
+    for effect in effects:
+        effect.draw(drawn, None)
+    gray = cv2.cvtColor(drawn, cv2.COLOR_RGB2GRAY)
+    return drawn, cv2.resize(gray, (size, size), interpolation=cv2.INTER_AREA)
+
+
+@pytest.mark.parametrize("size", [84, 80, 64, 42, 96, 100, 105, 160, 168, 210, 250])
+def test_changed_rows_make_the_whole_picture(size):
+    rng = np.random.default_rng(size)
+    console, picture = Console(rng), Picture(size)
+    frames = np.zeros((2, *RAW, 3), np.uint8)
+    grabs = 0
+    effects: list[Scribble] = []
+    twins: list[Scribble] = []
+    for step in range(160):
+        if step % 20 == 0:  # another variant, drawn or not
+            effects, twins = ([Scribble()], [Scribble()]) if rng.random() < 0.6 else ([], [])
+        for k in (0, 1):
+            console.run()
+            if rng.random() < 0.9:  # at a game's end a frame stays an older one
+                picture.grab(k, console)
+                frames[k] = console.palette[console.screen]
+                grabs += 1
+        if step % 37 == 0:
+            picture.grab(0, console)
+            picture.copy_first()
+            frames[:] = console.palette[console.screen]
+        if step % 61 == 60:  # saved and restored
+            kept, picture = picture, Picture(size)
+            picture.load(kept.frames, kept.drawn, kept.small)
+        picture.show(effects, None)
+        drawn, small = whole(frames, twins, size)
+        np.testing.assert_array_equal(picture.frames, frames)
+        np.testing.assert_array_equal(picture.drawn, drawn)
+        np.testing.assert_array_equal(picture.small, small)
+    assert console.converted < grabs / 2 or bands(size) < 10
+
+
+def test_the_usual_size_is_cut_into_bands():
+    assert bands(84) == 42  # 5 raw rows make 2
+    assert bands(100) == 1  # 2.1 raw rows a row: OpenCV's positions are rounded
+
+
+@pytest.mark.parametrize("size", [84, 64, 160])
+def test_noise_resized_in_bands_is_bit_equal(size):
+    """Random pixels: every rounding of OpenCV's sums shows."""
+    rng = np.random.default_rng(0)
+    count = bands(size)
+    raw, out = RAW[0] // count, size // count
+    for _ in range(150):
+        gray = rng.integers(256, size=RAW).astype(np.uint8)
+        expected = cv2.resize(gray, (size, size), interpolation=cv2.INTER_AREA)
+        start = int(rng.integers(count))
+        stop = int(rng.integers(start, count)) + 1
+        part = gray[start * raw : stop * raw]
+        shape = (size, (stop - start) * out)
+        got = cv2.resize(part, shape, interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(got, expected[start * out : stop * out])
+
+
+@pytest.mark.parametrize(
+    ("game", "variant"),
+    [
+        ("breakout", "strobing_bricks"),
+        ("breakout", "noise+green_lines"),
+        ("pong", "moving_square"),
+        ("asteroids", "original"),
+        ("seaquest", "original"),
+        ("enduro", "original"),
+    ],
+)
+def test_real_games_look_as_the_console_shows_them(game, variant):
+    env = make_vec_env(find(variant, game=game), n_envs=1, seed=1, game=game)
+    emulator = env._block.emulators[0]
+    grab, frames = emulator.picture.grab, np.zeros((2, *RAW, 3), np.uint8)
+
+    def both(k, ale):
+        grab(k, ale)
+        ale.getScreenRGB(frames[k])
+
+    emulator.picture.grab = both
+    env.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        observations = env.step(rng.integers(len(env.action_meanings), size=1))[0]
+        np.testing.assert_array_equal(emulator.picture.frames, frames)
+        if not emulator._draws:
+            np.testing.assert_array_equal(observations[0, -1], whole(frames, [], 84)[1])
+        gray = cv2.cvtColor(env.frames()[0], cv2.COLOR_RGB2GRAY)
+        small = cv2.resize(gray, (84, 84), interpolation=cv2.INTER_AREA)
+        np.testing.assert_array_equal(observations[0, -1], small)
