@@ -20,7 +20,7 @@ DECODER = {
     "contra_coef": 0.01,
     "encoder_coef": 1e-4,
     "decoder_coef": 0.1,
-    "contrastive": {"_target_": "reprl.auxiliary.Contrastive"},
+    "contrastive": {"_target_": "reprl.auxiliary.Contrastive", "anchor": "batch"},
     "sparsity": {"_target_": "reprl.auxiliary.Sparsity"},
     "decoder": {"_target_": "reprl.auxiliary.Decoder", "target": "features", "view": "image"},
 }
@@ -111,11 +111,10 @@ def parts(model: Any, rounds: int) -> dict[str, float]:
         env.step(rng.integers(4, size=n))
     found["env"] = (time.perf_counter() - began) / rounds
     observations = torch.as_tensor(env.observations())
-    with torch.no_grad():
-        began = time.perf_counter()
-        for _ in range(rounds * model.n_steps):
-            model.policy(observations)
-        found["forward"] = (time.perf_counter() - began) / rounds
+    began = time.perf_counter()
+    for _ in range(rounds * model.n_steps):
+        model.network.act(observations)
+    found["forward"] = (time.perf_counter() - began) / rounds
     began = time.perf_counter()
     for _ in range(rounds):
         model.train()

@@ -24,7 +24,7 @@ from reprl import registry
 from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments
 from reprl.algorithms.collect import collect
 from reprl.algorithms.extras import Extras
-from reprl.algorithms.fast import FusedRMSprop, Network, fuse
+from reprl.algorithms.fast import FusedRMSprop, Network, fuse, keep_memory
 from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.journal import Journal, TimedEnv, Timings
 from reprl.algorithms.memory import RolloutMemory
@@ -123,6 +123,7 @@ class Agent(Resumable):
                 stacklevel=4,
             )
         if self.mode == "fast":
+            keep_memory()
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
             self.network = Network(self.policy, compile=self.compile)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation
 from reprl.auxiliary.checks import Coefficient, coefficient, whole
-from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.encoders.base import Encoder, EncoderOutput, as_images
 
 
 @dataclass
@@ -57,8 +57,7 @@ class Batch:
     def images(self, observations: Tensor | None = None) -> Tensor:
         """Observations as the encoder takes them: float32 in [0, 1]."""
         chosen = self.observations if observations is None else observations
-        # Laid out while still uint8: a quarter of the bytes to move.
-        return chosen.contiguous(memory_format=self.layout).float() / 255.0
+        return as_images(chosen, self.layout)
 
 
 @dataclass
