@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup setup-ray demo test test-ray lint bench clean
 
 setup: $(VENV)/.ready
 
@@ -18,6 +18,20 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 # One process per core, one torch thread each: more would fight for the cores.
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# Ray wants an older cloudpickle than the rest: it gets an environment that adds to the other one.
+setup-ray: .venv-ray/.ready
+
+.venv-ray/.ready: $(VENV)/.ready constraints-ray.txt
+	test -x .venv-ray/bin/python || $(BIN)/python -m venv .venv-ray
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > "$$(.venv-ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/reprl.pth"
+	.venv-ray/bin/python -m pip install -q -c constraints-ray.txt hydra-ray-launcher "ray[default]"
+	touch $@
+
+# A real cluster of two nodes on this machine.
+test-ray: setup-ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/reprl/sweeps/test_ray.py -s
 
 # From nothing to a report in about six minutes: every command a study needs, once.
 demo: setup

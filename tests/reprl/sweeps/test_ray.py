@@ -1,0 +1,163 @@
+"""Sweeps on a real Ray cluster: two nodes on loopback, a job killed and retried, bad addresses.
+
+Ray lives in an environment of its own, which `make setup-ray` makes; `make test-ray` runs this.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from reprl import checkpoint
+from tests.reprl.sweeps.test_slurm import TINY, attempts, finish, parent_of, record, start, wait_for
+
+BIN = Path(__file__).parents[3] / ".venv-ray" / "bin"
+LAST = "000000001600"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BIN.exists(), reason="no .venv-ray: `make test-ray` makes and uses it"),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Node:
+    """One node of the cluster, in a process group of its own."""
+
+    def __init__(self, place: Path, environment: dict[str, str], *arguments: str) -> None:
+        self.log = place / f"node-{secrets.token_hex(2)}.log"
+        common = [
+            *("--num-cpus=1", "--node-ip-address=127.0.0.1", "--object-store-memory=78643200"),
+            *("--include-log-monitor=false", "--disable-usage-stats", "--block"),
+        ]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(BIN / "ray"), "start", *arguments, *common],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        wait_for(lambda: "Ray runtime started" in self.log.read_text(), "Ray node")
+
+    def stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=15)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a cluster of two nodes with one core each, and the environment to join it."""
+    place = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets allow only a short path
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "OMP_NUM_THREADS": "1",
+    }
+    address = f"127.0.0.1:{free_port()}"
+    nodes: list[Node] = []
+    try:
+        port = address.rpartition(":")[2]
+        head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={place}")
+        nodes.append(Node(place, environment, *head))
+        nodes.append(Node(place, environment, f"--address={address}"))
+        yield address, environment
+    finally:
+        for node in reversed(nodes):
+            node.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def sweep_on(address: str, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    where = ["hydra/launcher=ray", f"hydra.launcher.ray.init.address={address}"]
+    return subprocess.Popen(
+        [str(BIN / "python"), "-m", "reprl", "train", "-m", *TINY, *arguments, *where],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def test_jobs_run_on_both_nodes_and_a_killed_one_goes_on_from_its_checkpoint(cluster, tmp_path):
+    sweep = tmp_path / "sweep"
+    arguments = ["seed=0,1,2,3", "checkpoint.every=320", f"run_dir={sweep}"]
+    process = sweep_on(*cluster, *arguments)
+    manifest = wait_for(
+        lambda: next(iter(sweep.glob("000*/checkpoints/*/manifest.json")), None), "checkpoint"
+    )
+    killed = manifest.parents[2]
+    training = record(killed)["pid"]
+    worker = parent_of(training)
+    os.kill(worker, signal.SIGKILL)  # Ray starts the job again
+    os.kill(training, signal.SIGKILL)  # nothing is saved on the way out
+    code, output = finish(process)
+    assert code == 0, output + (sweep / "logs" / "launcher.log").read_text()
+    print(output)
+    runs = sorted(f.parent for f in sweep.glob("0*/run.json"))
+    assert len(runs) == 4
+    nodes = {run.name[:3]: attempts(sweep, run)[-2]["where"] for run in runs}
+    print(nodes)
+    assert len({node.split()[1] for node in nodes.values()}) == 2
+    first, again, done = attempts(sweep, killed)
+    assert first["step"] == 0
+    assert 0 < again["step"] < done["step"] == 1600  # what was saved was not done again
+    assert again["step"] % 320 == 0
+    print(
+        f"{killed.name}: killed on {first['where']}, from step {again['step']} on {again['where']}"
+    )
+    for run in runs:
+        steps = [n["step"] for n in attempts(sweep, run)]
+        assert run == killed or steps == [0, 1600]  # done once
+    straight = tmp_path / "straight"
+    settings = ["seed=0", "threads=1", "env.workers=0", "checkpoint.every=320"]
+    code, output = finish(start(*settings, f"run_dir={straight}"))
+    assert code == 0, output
+    for file in checkpoint.FILES:
+        ends = [run / "checkpoints" / LAST / file for run in (killed, straight)]
+        assert ends[0].read_bytes() == ends[1].read_bytes(), file
+    code, output = finish(sweep_on(*cluster, *arguments))  # all is done: nothing starts
+    assert code == 0, output
+    assert len(attempts(sweep, killed)) == 3
+
+
+def test_a_cluster_that_cannot_be_joined_is_one_sentence_within_seconds(cluster, tmp_path):
+    address, environment = cluster
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        cases = {
+            f"127.0.0.1:{free_port()}": (environment, "no Ray cluster answers at .*refused"),
+            f"127.0.0.1:{silent.getsockname()[1]}": (environment, "Ray cluster"),
+            address: ({**environment, "RAY_AUTH_TOKEN": secrets.token_hex(32)}, "Ray cluster|ray"),
+        }
+        for place, (variables, sentence) in cases.items():
+            began = time.monotonic()
+            process = sweep_on(place, variables, "seed=0,1", f"run_dir={tmp_path / 'sweep'}")
+            code, output = finish(process)
+            print(round(time.monotonic() - began, 1), output)
+            assert code == 2, output
+            assert "Traceback" not in output
+            said = [line for line in output.splitlines() if line.startswith("reprl: ")]
+            assert len(said) == 1
+            assert re.search(sentence, said[0])
+    assert not list((tmp_path / "sweep").glob("0*"))
