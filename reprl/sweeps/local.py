@@ -37,8 +37,8 @@ class Local:
         try:
             with View(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
-                    self._fill()
                     self._watch()
+                    self._fill()  # at once: a free core should not wait for the next look
                     view.show()
                     time.sleep(POLL)
         finally:
