@@ -15,6 +15,7 @@ import numpy as np
 from reprl.envs.emulator import Emulator
 from reprl.envs.machine import Settings
 from reprl.envs.objects import Objects
+from reprl.envs.picture import Desk
 from reprl.envs.variation import Variant
 
 
@@ -73,7 +74,11 @@ class Block:
         cv2.setNumThreads(1)
         self.first = first
         self.arrays = arrays
-        self.emulators = [Emulator(settings, v, seed, first + k) for k, v in enumerate(variants)]
+        desk = Desk()
+        self.emulators = [
+            Emulator(settings, variant, seed, row, desk)
+            for row, variant in enumerate(variants, first)
+        ]
 
     def reset(self, seed: int | None = None) -> None:
         """A new game everywhere, from a new seed if one is given."""

@@ -19,7 +19,7 @@ from ale_py import roms
 
 from reprl.envs.machine import Machine, Settings
 from reprl.envs.objects import RAW, Objects, breakout_objects
-from reprl.envs.picture import Picture
+from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Part, Variant
 from reprl.errors import UserError
 from reprl.seeding import numpy_stream
@@ -30,7 +30,9 @@ SKIP = 4  # emulator frames an action lasts
 class Emulator:
     """One environment; `reset` and `step` write the observation into `self.observation`."""
 
-    def __init__(self, settings: Settings, variant: Variant, seed: int, index: int) -> None:
+    def __init__(
+        self, settings: Settings, variant: Variant, seed: int, index: int, desk: Desk
+    ) -> None:
         self.settings = settings
         self.index = index
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the banner is printed
@@ -52,7 +54,7 @@ class Emulator:
         meanings = [a.name for a in self.actions]
         self.fires = len(meanings) > 2 and meanings[1] == "FIRE"
 
-        self.picture = Picture(settings.size)
+        self.picture = Picture(settings.size, desk)
         depth = (settings.stack - 1) * settings.gap + 1
         self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
         self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
@@ -228,7 +230,7 @@ class Emulator:
 
     def frame(self) -> np.ndarray:
         """The last max-pooled frame with the variant drawn, (210, 160, 3) uint8."""
-        return self.picture.drawn.copy()
+        return self.picture.drawn()
 
     def objects(self) -> Objects:
         """Where everything is in the last emulator frame, with the variant's distractor mask."""
@@ -247,7 +249,7 @@ class Emulator:
     def snapshot(self) -> tuple[dict[str, Any], bytes]:
         """Everything needed to continue identically in another process: plain data and bytes."""
         ale: bytes = self.ale.cloneState(include_rng=True).__getstate__()  # type: ignore[assignment]
-        arrays = [self.picture.frames, self.picture.drawn, self._history]
+        arrays = [self.picture.frames(), self.picture.drawn(), self._history]
         meta = {
             "settings": asdict(self.settings),
             "variant": asdict(self.variant),

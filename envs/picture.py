@@ -1,4 +1,4 @@
-"""From the console's screen to the agent's picture, redoing only the rows that changed.
+"""From the console's screen to the agent's picture, resizing only the rows that changed.
 
 emulator -> **picture** -> rollout. The result is, bit for bit, that of `getScreenRGB`, the maximum
 of two frames, the variant's drawing, `cvtColor` and `resize`, each over the whole picture.
@@ -7,119 +7,149 @@ of two frames, the variant's drawing, `cvtColor` and `resize`, each over the who
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import gcd
 
 import ale_py
 import cv2
 import numpy as np
+from ale_py import roms
 
 from reprl.envs.objects import RAW, Objects
 from reprl.envs.variation import Effect
 
-_MANY = 0.4  # the share of changed bands above which the console's own conversion is cheaper
+_NEAR = 2  # bands between changed ones that are resized too: fewer calls are cheaper
+
+
+class Palette:
+    """The console's colours, and what two of them over each other look like in gray."""
+
+    def __init__(self, colours: np.ndarray) -> None:
+        self.colours = colours  # (256, 3) uint8; odd bytes have none
+        pairs = np.maximum(colours[:, None], colours)
+        self.gray_pairs = cv2.cvtColor(pairs, cv2.COLOR_RGB2GRAY)  # (256, 256)
+        self.gray = self.gray_pairs.diagonal().copy()
+        self._lookup = colours.reshape(256, 1, 3)
+
+    def paint(self, screens: np.ndarray, out: np.ndarray) -> None:
+        """The maximum of two screens in colour; (2, 210, 160) uint8 -> (210, 160, 3)."""
+        one, other = screens
+        cv2.applyColorMap(other, self._lookup, out)
+        differ = one != other
+        out[differ] = np.maximum(self.colours[one[differ]], self.colours[other[differ]])
+
+    def paint_gray(self, screens: np.ndarray, out: np.ndarray) -> None:
+        """The same in gray; (2, 210, 160) uint8 -> (210, 160)."""
+        one, other = screens[0].reshape(-1), screens[1].reshape(-1)
+        cv2.LUT(screens[1], self.gray, out)
+        differ = (one != other).nonzero()[0]  # few: what moved between two frames
+        out.reshape(-1)[differ] = self.gray_pairs[one[differ], other[differ]]
+
+    def screen_of(self, frame: np.ndarray) -> np.ndarray:
+        """The screen of a frame in colour; (..., 3) uint8 -> (...)."""
+        codes, known = (x.astype(np.uint32) @ (1 << 16, 1 << 8, 1) for x in (frame, self.colours))
+        order = known[::2].argsort()
+        return (2 * order[known[::2][order].searchsorted(codes)]).astype(np.uint8)
+
+
+@cache
+def palette() -> Palette:
+    """Ask the console for its colours: Breakout shows in its bricks what is written to its RAM."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the banner is printed
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    rom = roms.get_rom_path("breakout")
+    assert rom is not None  # it comes with ale-py
+    ale.loadROM(rom)
+    ale.reset_game()
+    colours, known = np.zeros((256, 3), np.uint8), np.zeros(256, bool)
+    for first in range(0, 256, 12):
+        for row in range(6):
+            ale.setRAM(64 + row, (first + 2 * row) & 0xFF)
+        ale.act(0)
+        screen = ale.getScreen()
+        colours[screen], known[screen] = ale.getScreenRGB(), True
+    assert known[::2].all()
+    return Palette(colours)
+
+
+class Desk:
+    """Where the pictures of a process are made, in turn: one place that stays in the cache."""
+
+    def __init__(self) -> None:
+        self.palette = palette()
+        self.gray = np.zeros(RAW, np.uint8)
 
 
 class Picture:
     """The last two frames, their maximum with a variant drawn on it, and that gray and small."""
 
-    def __init__(self, size: int) -> None:
-        self.frames = np.zeros((2, *RAW, 3), np.uint8)
+    def __init__(self, size: int, desk: Desk) -> None:
         self.small = np.zeros((size, size), np.uint8)
+        self._desk = desk
+        self._screens = np.zeros((2, *RAW), np.uint8)  # the frames as bytes of the palette
+        self._drawn = np.zeros((*RAW, 3), np.uint8)
+        self._has_drawn = False  # otherwise it is the maximum of the frames
         self._bands = bands(size)
         self._raw, self._out = RAW[0] // self._bands, size // self._bands  # rows of a band
-        self._stale = np.ones(self._bands, bool)  # bands of the maximum that are out of date
-
-        # The frames as bytes of the console's palette: cheap to get and to compare.
-        self._screens = np.zeros((3, *RAW), np.uint8)
-        self._screen_words = self._screens.reshape(3, self._bands, -1).view(np.uint64)
-        self._slots, self._spare = [0, 1], 2  # where each frame is, and the one to write next
-        self._has_screen = [False, False]
-        self._palette = np.zeros((256, 1, 3), np.uint8)  # learnt as colours appear
-        self._unknown = np.ones(256, np.uint8)
-
-        # The maximum, and two that are drawn on in turn.
-        self._pictures = np.zeros((3, *RAW, 3), np.uint8)
-        self._picture_words = self._pictures.reshape(3, self._bands, -1).view(np.uint64)
-        self._shown = 0
-        self._gray = np.zeros(RAW, np.uint8)
-
-    @property
-    def drawn(self) -> np.ndarray:
-        """The last picture shown, (210, 160, 3) uint8."""
-        return self._pictures[self._shown]
+        self._gray = np.zeros(RAW, np.uint8)  # what `small` is made of
+        self._has_gray = False
 
     def grab(self, k: int, ale: ale_py.ALEInterface) -> None:
         """Take the console's screen as frame `k`."""
-        new, old = self._spare, self._slots[k]
-        screen = self._screens[new]
-        ale.getScreen(screen)
-        self._slots[k], self._spare = new, old
-        if not self._has_screen[k]:
-            self._has_screen[k] = True
-            self._stale[:] = True
-            self._learn(k, screen, ale)
-            return
-        changed = _differ(self._screen_words[new], self._screen_words[old])
-        self._stale |= changed
-        if np.count_nonzero(changed) > _MANY * self._bands:
-            ale.getScreenRGB(self.frames[k])
-            return
-        for start, stop in _runs(changed):
-            rows = slice(start * self._raw, stop * self._raw)
-            if cv2.LUT(screen[rows], self._unknown).any():
-                self._learn(k, screen, ale)
-                return
-            cv2.applyColorMap(screen[rows], self._palette, self.frames[k, rows])
+        ale.getScreen(self._screens[k])
 
     def copy_first(self) -> None:
         """Make the second frame the first one."""
-        self.frames[1] = self.frames[0]
-        self._has_screen[1] = False
-        self._stale[:] = True
+        self._screens[1] = self._screens[0]
 
     def show(self, effects: Sequence[Effect], objects: Objects | None) -> None:
         """Draw the effects over the maximum of the frames and bring `small` up to date."""
-        for start, stop in _runs(self._stale):
-            rows = slice(start * self._raw, stop * self._raw)
-            cv2.max(self.frames[0, rows], self.frames[1, rows], self._pictures[0, rows])
-        before = self._shown
+        gray = self._desk.gray
+        self._has_drawn = bool(effects)
         if effects:
-            self._shown = 2 if before == 1 else 1
-            np.copyto(self.drawn, self._pictures[0])
+            self._desk.palette.paint(self._screens, self._drawn)
             for effect in effects:
-                effect.draw(self.drawn, objects)
-            if before:
-                changed = _differ(self._picture_words[1], self._picture_words[2])
-            else:
-                changed = np.ones(self._bands, bool)
+                effect.draw(self._drawn, objects)
+            cv2.cvtColor(self._drawn, cv2.COLOR_RGB2GRAY, gray)
         else:
-            self._shown = 0
-            changed = np.ones(self._bands, bool) if before else self._stale
-        for start, stop in _runs(changed):
-            self._shrink(start, stop)
-        self._stale[:] = False
+            self._desk.palette.paint_gray(self._screens, gray)
+        for start, stop in self._changed(gray):
+            part = gray[start * self._raw : stop * self._raw]
+            small = self.small[start * self._out : stop * self._out]
+            cv2.resize(part, small.shape[::-1], small, interpolation=cv2.INTER_AREA)
+        np.copyto(self._gray, gray)
+        self._has_gray = True
+
+    def _changed(self, gray: np.ndarray) -> list[tuple[int, int]]:
+        """The bands that changed, as (start, stop), comparing 8 bytes at a time."""
+        if not self._has_gray:
+            return [(0, self._bands)]
+        words = gray.reshape(self._bands, -1).view(np.uint64)
+        before = self._gray.reshape(self._bands, -1).view(np.uint64)
+        found: list[tuple[int, int]] = []
+        for band in np.bitwise_or.reduce(words ^ before, axis=1).nonzero()[0].tolist():
+            if found and band - found[-1][1] <= _NEAR:
+                found[-1] = (found[-1][0], band + 1)
+            else:
+                found.append((band, band + 1))
+        return found
+
+    def frames(self) -> np.ndarray:
+        """The last two frames, (2, 210, 160, 3) uint8."""
+        return self._desk.palette.colours[self._screens]
+
+    def drawn(self) -> np.ndarray:
+        """A copy of the last picture shown, (210, 160, 3) uint8."""
+        return self._drawn.copy() if self._has_drawn else self.frames().max(axis=0)
 
     def load(self, frames: np.ndarray, drawn: np.ndarray, small: np.ndarray) -> None:
         """Go on from saved frames and the picture that was shown."""
-        self.frames[:] = frames
-        self._shown = 1
-        self.drawn[:] = drawn
+        self._screens[:] = self._desk.palette.screen_of(frames)
+        self._drawn[:] = drawn
         self.small[:] = small
-        self._has_screen = [False, False]
-        self._stale[:] = True
-
-    def _learn(self, k: int, screen: np.ndarray, ale: ale_py.ALEInterface) -> None:
-        """Let the console convert its screen, and remember the colours that are in it."""
-        ale.getScreenRGB(self.frames[k])
-        self._palette[screen, 0] = self.frames[k]
-        self._unknown[screen] = 0
-
-    def _shrink(self, start: int, stop: int) -> None:
-        """Bring bands of the gray, small picture up to date."""
-        rows = slice(start * self._raw, stop * self._raw)
-        gray = cv2.cvtColor(self.drawn[rows], cv2.COLOR_RGB2GRAY, self._gray[rows])
-        small = self.small[start * self._out : stop * self._out]
-        cv2.resize(gray, small.shape[::-1], small, interpolation=cv2.INTER_AREA)
+        self._has_drawn = True
+        self._has_gray = False
 
 
 def bands(size: int) -> int:
@@ -131,19 +161,3 @@ def bands(size: int) -> int:
     count = gcd(RAW[0], size)
     out = size // count
     return count if size <= min(RAW) and out & (out - 1) == 0 else 1
-
-
-def _differ(words: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Which bands differ, from 8 bytes at a time, (bands, words) uint64."""
-    return np.bitwise_or.reduce(words ^ others, axis=1) != 0
-
-
-def _runs(chosen: np.ndarray) -> list[tuple[int, int]]:
-    """The bands that are chosen as (start, stop) of neighbours."""
-    found: list[tuple[int, int]] = []
-    for band in chosen.nonzero()[0].tolist():
-        if found and found[-1][1] == band:
-            found[-1] = (found[-1][0], band + 1)
-        else:
-            found.append((band, band + 1))
-    return found
