@@ -1,7 +1,7 @@
 """What each part costs: parameters and time of one update against the plain agent, batch 256.
 
 `python -m benchmarks.costs [--quick]`: every encoder, mask, loss and augmentation of conf/, eager
-and single-threaded so that the ratios do not depend on the number of cores.
+and single-threaded, in CPU time, so that neither the number of cores nor other work decides.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in built}
     for _ in range(rounds):
         for name, (update, _) in built.items():
-            began = time.perf_counter()
+            began = time.process_time()
             update()
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(time.process_time() - began)
     plain, weights = middle(seconds["plain"]), built["plain"][1]
     rows = [
         [

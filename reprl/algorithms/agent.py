@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import warnings
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from reprl import registry
 from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments
 from reprl.algorithms.collect import collect
 from reprl.algorithms.extras import Extras
-from reprl.algorithms.fast import FusedRMSprop, Network, fuse, keep_memory
+from reprl.algorithms.fast import FusedRMSprop, Network, fuse, keep_memory, threads_for
 from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.journal import Journal, TimedEnv, Timings
 from reprl.algorithms.memory import RolloutMemory
@@ -223,6 +224,11 @@ class Agent(Resumable):
 
     def train(self) -> None:
         """Consume the rollout; SB3's update, bit for bit, where there are no extras."""
+        rows = self._minibatch_size() or self.n_steps * self.n_envs
+        with nullcontext() if self.network is None else threads_for(rows):
+            self._train()
+
+    def _train(self) -> None:
         began = perf_counter()
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)

@@ -7,10 +7,11 @@ together by tolerance.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -45,6 +46,21 @@ def keep_memory() -> None:
     if set_option is not None:
         for option, value in MALLOC.items():
             set_option(option, value)
+
+
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """One torch thread for every 16 rows begun, at most those the process has.
+
+    Waking a thread costs more than it saves on fewer: the rollout's forward pass of 8 or 16 rows
+    is up to twice as fast with one thread as with two.
+    """
+    available = torch.get_num_threads()
+    torch.set_num_threads(min(available, math.ceil(rows / 16)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(available)
 
 
 class Network:
@@ -118,7 +134,8 @@ class Network:
     @torch.no_grad()
     def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities (n_envs, n_actions) and values (n_envs,) of the rollout."""
-        *_, log_probs, values = self._run(self._act, observations)
+        with threads_for(len(observations)):
+            *_, log_probs, values = self._run(self._act, observations)
         return log_probs, values
 
 

@@ -1,5 +1,7 @@
 """The fast mode: plain mode's training within rounding, in a quarter of the memory, repeatably."""
 
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from torch._dynamo.testing import CompileCounter
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.algorithms.fast import FusedRMSprop, fuse
+from reprl.algorithms.fast import FusedRMSprop, Network, fuse, threads_for
 from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.memory import RolloutMemory
 from reprl.errors import UserError
@@ -155,6 +157,49 @@ def test_a_restored_model_is_held_to_what_the_run_was(compiled: bool) -> None:
     if compiled:
         with pytest.raises(UserError, match="was compiled"):
             eager.restore(captured)
+
+
+def test_threads_follow_the_rows() -> None:
+    torch.set_num_threads(2)
+    seen = {}
+    for rows in (1, 16, 17, 256):
+        with threads_for(rows):
+            seen[rows] = torch.get_num_threads()
+        assert torch.get_num_threads() == 2
+    assert seen == {1: 1, 16: 1, 17: 2, 256: 2}
+
+
+def test_the_rollout_has_one_thread_and_the_update_as_many_as_its_rows_ask_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.set_num_threads(2)
+    threads: dict[bool, set[int]] = {False: set(), True: set()}
+
+    def forward(self: Network, images: torch.Tensor) -> Any:
+        threads[torch.is_grad_enabled()].add(torch.get_num_threads())
+        return original(self, images)
+
+    original = Network._forward
+    monkeypatch.setattr(Network, "_forward", forward)
+    trained("ppo", mode="fast", compile=False, n_steps=32, batch_size=24)
+    assert threads == {False: {1}, True: {2}}
+
+
+def test_freed_memory_is_kept() -> None:
+    """In a process of its own, because the setting is the process's."""
+    code = """if True:
+        import resource, torch
+        from reprl.algorithms.fast import keep_memory
+        keep_memory()
+        torch.set_num_threads(1)
+        torch.ones(2**24)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(4):
+            torch.ones(2**24)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 32_768  # half of the pages the four fill
 
 
 def test_an_unusual_optimizer_is_left_as_it_is() -> None:
