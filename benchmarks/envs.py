@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.common import alternate, load_warning, machine, middle, table
 
-VARIANT = "green_lines"  # ours draws it; the others have no variants to draw
+DRAWN = "green_lines"  # ours draws it; the others have no variants to draw
 
 
 def rate(step: Callable[[np.ndarray], Any], n: int, actions: int, seconds: float) -> float:
@@ -29,10 +29,10 @@ def rate(step: Callable[[np.ndarray], Any], n: int, actions: int, seconds: float
     return steps / (time.perf_counter() - start)
 
 
-def ours(n: int, workers: int, seconds: float) -> float:
+def ours(n: int, workers: int, seconds: float, variant: str = "original") -> float:
     from reprl.envs import make_vec_env
 
-    env = make_vec_env(VARIANT, n, 0, workers)
+    env = make_vec_env(variant, n, 0, workers)
     env.reset()
     try:
         return rate(env.step, n, 4, seconds)
@@ -82,6 +82,7 @@ def main() -> None:
     for n in (8, 16, 32):
         for workers in (0, 1, 2):
             contenders[f"ours, workers {workers}|{n}"] = lambda n=n, w=workers: ours(n, w, seconds)
+        contenders[f"ours, workers 2, {DRAWN}|{n}"] = lambda n=n: ours(n, 2, seconds, DRAWN)
         contenders[f"EnvPool, 2 threads|{n}"] = lambda n=n: envpool(n, 2, seconds)
         contenders[f"SB3 DummyVecEnv|{n}"] = lambda n=n: sb3(n, False, seconds)
         contenders[f"SB3 SubprocVecEnv|{n}"] = lambda n=n: sb3(n, True, seconds)
