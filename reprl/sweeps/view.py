@@ -29,7 +29,9 @@ class View:
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self.plan, self.ledger = plan, ledger
         self.console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
-        self.live = Live(console=self.console, auto_refresh=False) if sys.stdout.isatty() else None
+        self.live: Live | None = None
+        if sys.stdout.isatty():  # transient: the closing table takes its place
+            self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.settings = what_varies(plan.jobs)
         self.read: dict[str, tuple[object, tuple[int, float | None, float | None]]] = {}
         self.statuses = {job.identity: self._entry(job).status for job in plan.jobs}
