@@ -124,9 +124,9 @@ class Cluster:
         ours = self._ours(job)
         if not ours:
             return
-        ended = [n for n in ours if "ended" in n]
-        entry.attempts = len([n for n in ours if "began" in n])
-        entry.seconds = sum(n.get("seconds", 0.0) for n in ended)
+        every = notes(self.launch.folder, job)
+        entry.attempts = len([n for n in every if "began" in n])
+        entry.seconds = sum(n.get("seconds", 0.0) for n in every)
         if "ended" in ours[-1]:
             entry.status, entry.reason = ours[-1]["status"], ours[-1]["reason"]
 
@@ -158,9 +158,12 @@ class Cluster:
             self.process.kill()
         self.stop_signal = number
         self.launch.stop.touch()
-        if self.launcher.name == "submitit_slurm":  # what waits would look only once it starts
-            arrays = {p.name.partition("_")[0] for p in self.launch.place.glob(".submitit/*_*")}
-            subprocess.run(["scancel", "--state=PENDING", *sorted(arrays)], check=False)
+        # What waits in SLURM's queue would see that file only when it starts.
+        ids = [p.name.partition("_")[0] for p in self.launch.place.glob(".submitit/*_*")]
+        arrays = sorted({i for i in ids if i.isdigit()})
+        if arrays and self.launcher.name == "submitit_slurm":  # without ids it would cancel all
+            cancel = ["scancel", "--state=PENDING", *arrays]
+            subprocess.run(cancel, check=False, capture_output=True)
 
     def _address(self) -> str:
         return str((self.launcher.ray or {}).get("address"))
