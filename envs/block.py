@@ -88,16 +88,11 @@ class Block:
             emulator.reset()
             self._publish(row, emulator)
 
-    def step(self, rows: slice) -> dict[int, dict[str, Any]]:
-        """Play the shared actions of `rows`, as far as they are here.
-
-        Returns the infos of the episodes that ended, by row.
-        """
+    def step(self) -> dict[int, dict[str, Any]]:
+        """Play the shared actions; returns the infos of the episodes that ended, by row."""
         ended = {}
         arrays = self.arrays
         for row, emulator in enumerate(self.emulators, self.first):
-            if not rows.start <= row < rows.stop:
-                continue
             action = int(arrays.actions[row])
             if action < 0:
                 arrays.rewards[row] = arrays.raw_rewards[row] = 0.0

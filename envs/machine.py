@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import ale_py
 import numpy as np
-
-from reprl.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -44,18 +40,3 @@ class Machine:
     def write(self, index: int, value: int) -> None:
         """Set one byte of the game's memory."""
         self._ale.setRAM(index, int(value) & 0xFF)
-
-
-def whole(key: str, value: Any, low: int, high: int, meaning: str = "") -> None:
-    """Refuse what is not a whole number within the limits."""
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not fits or not low <= value <= high:
-        why = f" ({meaning})" if meaning else ""
-        raise UserError(f"{key}={value!r} must be a whole number from {low} to {high}{why}.")
-
-
-def number(key: str, value: Any, low: float, high: float) -> None:
-    """Refuse what is not a finite number within the limits."""
-    fits = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not low <= value <= high:
-        raise UserError(f"{key}={value!r} must be a number from {low:g} to {high:g}.")

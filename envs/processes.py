@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -47,8 +46,6 @@ class Workers:
             self._memory = mmap.mmap(memory, 0)
             self.arrays = Arrays.over(self._memory, total, settings)
             self.rows = [[int(r) for r in part] for part in np.array_split(np.arange(total), k)]
-            self._asked: list[deque[int]] = [deque() for _ in range(k)]  # steps, by first row
-            self._ended: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)  # their infos
             self._owner = {row: w for w, rows in enumerate(self.rows) for row in rows}
             self._processes: list[subprocess.Popen[bytes]] = []
             self._connections: list[Connection] = []
@@ -72,25 +69,17 @@ class Workers:
         for w in range(len(self.rows)):
             self._answer(w, self.patience)
 
-    def start_step(self, rows: slice) -> None:
-        """Let the workers of `rows` play their shared actions."""
-        for w in self._workers_of(rows):
-            self._send(w, STEP + pickle.dumps(rows))
-            self._asked[w].append(rows.start)
+    def start_step(self) -> None:
+        """Let every worker play the shared actions."""
+        for w in range(len(self.rows)):
+            self._send(w, STEP)
 
-    def finish_step(self, rows: slice) -> dict[int, dict[str, Any]]:
-        """Wait for a step; returns the infos of the episodes that ended, by row."""
-        for w in self._workers_of(rows):
-            # A worker with rows of both halves answers them in the order they were asked for.
-            while rows.start in self._asked[w]:
-                self._ended[self._asked[w].popleft()].update(self._answer(w, self.patience) or {})
-        ended, self._ended[rows.start] = self._ended[rows.start], {}
+    def finish_step(self) -> dict[int, dict[str, Any]]:
+        """Wait for the step; returns the infos of the episodes that ended, by row."""
+        ended: dict[int, dict[str, Any]] = {}
+        for w in range(len(self.rows)):
+            ended.update(self._answer(w, self.patience) or {})
         return ended
-
-    def _workers_of(self, rows: slice) -> list[int]:
-        return [
-            w for w, own in enumerate(self.rows) if own[0] < rows.stop and rows.start <= own[-1]
-        ]
 
     def call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a block's method for each argument tuple, in the workers that own the rows."""

@@ -6,6 +6,9 @@ the first emulator starts.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,15 +19,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.machine import Settings, number, whole
+from reprl.envs.machine import Settings
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
-from reprl.envs.snapshot import pack, unpack
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError, unknown
 
 VariantSpec = str | Mapping[str, Any] | Variant
-ALL = 2  # beside halves 0 and 1
+MAGIC = b"reprl env snapshot 1\n"
 
 
 def make_vec_env(
@@ -51,15 +53,15 @@ def make_vec_env(
     """
     if game not in roms.get_all_rom_ids():
         raise unknown("game", game, roms.get_all_rom_ids())
-    whole("n_envs", n_envs, 1, 4096)
-    whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
-    whole("seed", seed, 0, 2**62)
-    whole("stack", stack, 1, 64)
-    whole("gap", gap, 1, 64)
-    whole("size", size, 8, 512)
-    whole("noop_max", noop_max, 0, 1000)
-    whole("max_frames", max_frames, 200, 10**9)
-    number("sticky", sticky, 0.0, 1.0)
+    _whole("n_envs", n_envs, 1, 4096)
+    _whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
+    _whole("seed", seed, 0, 2**62)
+    _whole("stack", stack, 1, 64)
+    _whole("gap", gap, 1, 64)
+    _whole("size", size, 8, 512)
+    _whole("noop_max", noop_max, 0, 1000)
+    _whole("max_frames", max_frames, 200, 10**9)
+    _number("sticky", sticky, 0.0, 1.0)
     specs = [variant] if isinstance(variant, str | Mapping | Variant) else list(variant)
     if not specs:
         raise UserError("variant=[] is empty: name at least one variant.")
@@ -69,7 +71,7 @@ def make_vec_env(
         if reward not in ("clip", "raw"):
             raise UserError(f"reward='{reward}' must be clip, raw or a factor.")
     else:
-        number("reward", reward, 1e-6, 1e6)
+        _number("reward", reward, 1e-6, 1e6)
     settings = Settings(
         game=game,
         training=bool(training),
@@ -104,9 +106,6 @@ class AtariVecEnv(VecEnv):
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n
-        middle = (n + 1) // 2
-        self._spans = (slice(0, middle), slice(middle, n), slice(0, n))  # half 0, half 1, ALL
-        self._sent: set[int] = set()
         self.action_meanings: list[str] = [a.name for a in self._call("get", [(0, "actions")])[0]]
         self.render_mode = "rgb_array"
         shape = (settings.stack, settings.size, settings.size)
@@ -126,7 +125,6 @@ class AtariVecEnv(VecEnv):
 
     def reset(self) -> np.ndarray:
         """Begin a new game in every environment."""
-        self._refuse_while_stepping()
         if self.workers is None:
             self._block.reset(self._reseed)
         else:
@@ -140,65 +138,30 @@ class AtariVecEnv(VecEnv):
         return self.observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Start a step and return; a negative action leaves that environment as it is."""
-        self._start(ALL, actions)
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Finish a step; everything returned is the caller's own."""
-        return self._finish(ALL)
-
-    def send(self, half: int, actions: np.ndarray) -> None:
-        """Start a step of the first (0) or second (1) half of the environments and return.
-
-        The halves take turns on the workers, so one plays while the caller thinks about the other;
-        the results are those of `step`. Without workers `receive` does the playing.
-        """
-        whole("half", half, 0, 1)
-        if self.num_envs < 2:
-            raise UserError("n_envs=1 has no halves: send() and receive() need at least 2.")
-        self._start(half, actions)
-
-    def receive(self, half: int) -> VecEnvStepReturn:
-        """Finish the step of a half: its observations, rewards, dones and infos."""
-        whole("half", half, 0, 1)
-        return self._finish(half)
-
-    def _start(self, part: int, actions: np.ndarray) -> None:
+        """Start a step; a negative action leaves that environment as it is."""
         if not self._started:
             raise UserError("the environment was stepped before reset().")
-        if part in self._sent or ALL in self._sent or (part == ALL and self._sent):
-            self._refuse_while_stepping()
         actions = np.asarray(actions)
         if actions.max() >= len(self.action_meanings):
             raise UserError(
                 f"action {actions.max()} does not exist: choose from 0 to "
                 f"{len(self.action_meanings) - 1} ({', '.join(self.action_meanings)})."
             )
-        rows = self._spans[part]
-        self._arrays.actions[rows] = actions
+        self._arrays.actions[:] = actions
         if self.workers is not None:
-            self.workers.start_step(rows)
-        self._sent.add(part)
+            self.workers.start_step()
 
-    def _finish(self, part: int) -> VecEnvStepReturn:
-        if part not in self._sent:
-            raise UserError("there is no step to wait for: send actions first.")
-        self._sent.remove(part)
-        rows, arrays = self._spans[part], self._arrays
-        ended = self.workers.finish_step(rows) if self.workers else self._block.step(rows)
-        lives, raw_rewards = arrays.lives[rows].tolist(), arrays.raw_rewards[rows].tolist()
+    def step_wait(self) -> VecEnvStepReturn:
+        """Finish a step; everything returned is the caller's own."""
+        ended = self._block.step() if self.workers is None else self.workers.finish_step()
+        arrays = self._arrays
         infos: list[dict[str, Any]] = [
-            {"lives": lives_, "raw_reward": raw, "TimeLimit.truncated": False}
-            for lives_, raw in zip(lives, raw_rewards, strict=True)
+            {"lives": lives, "raw_reward": raw, "TimeLimit.truncated": False}
+            for lives, raw in zip(arrays.lives.tolist(), arrays.raw_rewards.tolist(), strict=True)
         ]
         for row, info in ended.items():
-            infos[row - rows.start] = info
-        observations = arrays.observations[rows].copy()
-        return observations, arrays.rewards[rows].copy(), arrays.dones[rows].copy(), infos
-
-    def _refuse_while_stepping(self) -> None:
-        if self._sent:
-            raise UserError("a step is still under way: receive it first.")
+            infos[row] = info
+        return self.observations(), arrays.rewards.copy(), arrays.dones.copy(), infos
 
     @property
     def gap(self) -> int:
@@ -224,7 +187,7 @@ class AtariVecEnv(VecEnv):
 
     def queue(self, index: int, seed: int, variant: VariantSpec | None = None) -> None:
         """Make the next game of environment `index` this one; further calls line up behind."""
-        whole("index", index, 0, self.num_envs - 1)
+        _whole("index", index, 0, self.num_envs - 1)
         found = None if variant is None else find(variant, None, self.settings.game)
         self._call("queue", [(index, int(seed), found)])
 
@@ -233,23 +196,40 @@ class AtariVecEnv(VecEnv):
         if not self._started:
             raise UserError("snapshot() needs a game: call reset() first.")
         parts = self._call("snapshot", [(i,) for i in range(self.num_envs)])
-        return pack(parts, {"seed": self.seed_value, "reseed": self._reseed})
+        header = json.dumps(
+            {
+                "envs": [meta for meta, _ in parts],
+                "sizes": [len(blob) for _, blob in parts],
+                "seed": self.seed_value,
+                "reseed": self._reseed,
+            }
+        ).encode()
+        body = len(header).to_bytes(8, "little") + header + b"".join(b for _, b in parts)
+        return MAGIC + hashlib.sha256(body).digest() + body
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from a snapshot; refuses one that is damaged or of other settings."""
-        parts, header = unpack(snapshot)
-        if len(parts) != self.num_envs:
+        body = snapshot[len(MAGIC) + 32 :]
+        if not snapshot.startswith(MAGIC):
+            raise UserError("this is not an environment snapshot of reprl.")
+        if hashlib.sha256(body).digest() != snapshot[len(MAGIC) : len(MAGIC) + 32]:
+            raise UserError("the environment snapshot is damaged: its checksum differs.")
+        end = 8 + int.from_bytes(body[:8], "little")
+        header = json.loads(body[8:end])
+        if len(header["envs"]) != self.num_envs:
             raise UserError(
-                f"the snapshot holds {len(parts)} environments, here are {self.num_envs}."
+                f"the snapshot holds {len(header['envs'])} environments, here are {self.num_envs}."
             )
-        calls = [(row, meta, blob) for row, (meta, blob) in enumerate(parts)]
+        calls = []
+        for row, (meta, size) in enumerate(zip(header["envs"], header["sizes"], strict=True)):
+            calls.append((row, meta, body[end : end + size]))
+            end += size
         self._call("restore", calls)
         self.seed_value, self._reseed = header["seed"], header["reseed"]
         self._started = True
 
     def _call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a block's method for each argument tuple, whose first entry is the row."""
-        self._refuse_while_stepping()
         if self.workers is None:
             return [getattr(self._block, name)(*arguments) for arguments in calls]
         return self.workers.call(name, calls)
@@ -289,3 +269,16 @@ class AtariVecEnv(VecEnv):
 
     def _rows(self, indices: int | Iterable[int] | None) -> Iterable[int]:
         return self._get_indices(indices)
+
+
+def _whole(key: str, value: Any, low: int, high: int, meaning: str = "") -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        why = f" ({meaning})" if meaning else ""
+        raise UserError(f"{key}={value!r} must be a whole number from {low} to {high}{why}.")
+
+
+def _number(key: str, value: Any, low: float, high: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not low <= value <= high:
+        raise UserError(f"{key}={value!r} must be a number from {low:g} to {high:g}.")

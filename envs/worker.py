@@ -43,7 +43,7 @@ def serve(connection: Connection, memory: mmap.mmap) -> None:
             if block is None:
                 block = Block(settings, variants, seed, first, Arrays.over(memory, total, settings))
             elif order == STEP:
-                result = block.step(pickle.loads(payload)) or None
+                result = block.step() or None
             elif order == RESET:
                 block.reset(pickle.loads(payload))
             elif order == CALL:
