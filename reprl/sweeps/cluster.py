@@ -99,6 +99,8 @@ class Cluster:
             )
         began = time.monotonic()
         while (code := self.process.poll()) is None or (code and self._busy(todo)):
+            if self.stop_signal is not None and not self._busy(todo):
+                return 1  # the launcher may wait for ever for what was cancelled
             late = self.launcher.ray is not None and time.monotonic() - began > CONNECT
             if late and not (self.launch.place / "connected").exists():
                 raise UserError(
