@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.common import load_warning, machine, middle, table
 
-OURS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+OURS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 TARGETS = {
     "ppo": ("PPO, 8 envs x 128, 4 epochs, batch 256", 1.7, 2.0),
     "a2c": ("A2C, 16 envs x 5", 1.9, 2.2),

@@ -30,9 +30,9 @@ from reprl.analysis.attention.lag import ball_lag
 from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores
 from reprl.analysis.attention.trend import write_trend
-from reprl.analysis.attention.views import View
+from reprl.analysis.attention.views import MaskView, View
 from reprl.envs.vector import VariantSpec
-from reprl.instruments import MaskMonitor, mask_entropy, mask_mean
+from reprl.instruments import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.run_folder import write_atomically
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
@@ -76,17 +76,23 @@ def study(
         settings=settings,
     )
     labels, numbers = None, {}
-    if view.name == "mask":
+    if isinstance(view, MaskView):
         # The whole recording in one look: a peak that never moved over several games is stuck.
-        labels = mask_labels(recording.cells)
+        some = recording.observations[:: max(1, len(recording.observations) // 256)]
+        _, raw = inspect(view.encoder, view.network.images(some))
+        labels = mask_labels(recording.cells, raw)
         numbers = {"mean": mask_mean(recording.cells), "entropy": mask_entropy(recording.cells)}
     scores = None if recording.objects is None else _scores(recording)
     return Study(recording, scores, labels, numbers)
 
 
-def mask_labels(cells: Tensor) -> list[str]:
-    """Collapse labels of a whole recording (N, 1, h, w); flat: nothing stands out, all is gray."""
-    labels = list(MaskMonitor(patience=1).look(cells).labels)
+def mask_labels(cells: Tensor, raw: Tensor | None = None) -> list[str]:
+    """Collapse labels of a whole recording (N, 1, h, w); flat: nothing stands out, all is gray.
+
+    `raw` (M, 1, h, w) is what the mask itself said of some of it: attention of an unbounded mask is
+    divided by its maximum, and would never look black.
+    """
+    labels = list(MaskMonitor(patience=1).look(cells, raw).labels)
     contrast = float((cells.amax(dim=(2, 3)) - cells.amin(dim=(2, 3))).mean())
     if contrast < SMALLEST_CONTRAST and not {"black", "saturated"} & set(labels):
         labels.append("flat")

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 from stable_baselines3 import A2C
 from toys import ball_model
 
+from reprl.algorithms import A2C as ReprlA2C
 from reprl.analysis.attention import attention_scores
 from reprl.analysis.attention.collect import collect, scripted, uniform
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.study import study
 from reprl.analysis.attention.views import make_view
+from reprl.encoders.masks import SoftplusMask
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 
@@ -132,3 +135,13 @@ def test_study_labels_a_mask_and_finds_its_lag(view):
     assert "saturated" not in found.labels
     lag = found.scores[found.scores["metric"] == "lag"]
     assert lag["value"].tolist() == [0.0]
+
+
+def test_an_unbounded_mask_that_went_out_is_called_black():
+    """Its attention is divided by its maximum: only the mask itself knows that it is dark."""
+    model = ReprlA2C("CnnPolicy", make_vec_env(n_envs=1), seed=0, attention="softplus")
+    mask = next(m for m in model.policy.modules() if isinstance(m, SoftplusMask))
+    with torch.no_grad():
+        mask.net[-1].bias.fill_(-30.0)
+    found = study(make_view(network_of(model)), steps=16, n_envs=1)
+    assert "black" in found.labels
