@@ -197,12 +197,12 @@ def verdict(summary: pd.DataFrame) -> str:
     if len(ranked) > 1:
         second = ranked.iloc[1]
         text += f", {second['method']} {share(second['retention'])}"
-        clear = best["retention_low"] > second["retention_high"]
-        text += (
-            "."
-            if clear
-            else ("; their intervals overlap, so the order may change with more seeds.")
-        )
+        if best["retention_low"] > second["retention_high"]:
+            text += "."
+        elif pd.notna(best["retention_low"]) and pd.notna(second["retention_high"]):
+            text += "; their intervals overlap, so the order may change with more seeds."
+        else:
+            text += "; with a single seed there is no interval: the order may change with more."
     else:
         text += "."
     if poor:

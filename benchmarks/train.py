@@ -90,14 +90,19 @@ def best_sb3(algo: str, quick: bool) -> dict[str, Any]:
 
 
 def first_update(compile_on: bool) -> float:
-    """Seconds from the command to the first logged update of `reprl train`."""
+    """Seconds from the command until `reprl train` has written its first update's metrics."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         command = [sys.executable, "-m", "reprl", "train", f"run_dir={run}", "total_steps=1024"]
         command += ["mode=fast" if compile_on else "mode=plain", "eval.every=0", "progress=off"]
         began = time.perf_counter()
-        subprocess.run([*command, "env.workers=2"], check=True, capture_output=True)
-        return time.perf_counter() - began
+        with subprocess.Popen([*command, "env.workers=2"], stdout=subprocess.DEVNULL) as process:
+            while not (run / "metrics.csv").exists() and process.poll() is None:
+                time.sleep(0.05)
+            seconds = time.perf_counter() - began
+        if process.returncode:
+            raise SystemExit("`reprl train` failed: its message is above")
+        return seconds
 
 
 def compare(names: list[str], quick: bool, rounds: int) -> dict[str, tuple[float, str]]:

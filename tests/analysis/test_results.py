@@ -5,10 +5,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from reprl.analysis.naming import is_plain, method_name, part_name, trained_variants
+from reprl.analysis.overall import verdict
 from reprl.analysis.results import collect
 from reprl.errors import UserError
 
@@ -204,3 +206,25 @@ def test_games_of_two_protocols_are_not_the_same_game(runs: Path) -> None:
     assert (got.episodes["run"] == FIRST).sum() == len(games)
     assert any("2 protocols; only those with sampled actions, sticky 0 " in w for w in got.warnings)
     assert not any("Nothing is left" in w for w in got.warnings)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.5, 0.4, "what it learned on the variants, b 30\u00a0%."),
+        (0.2, 0.4, "their intervals overlap"),
+        (np.nan, np.nan, "with a single seed there is no interval"),
+    ],
+)
+def test_the_headline_says_how_sure_the_order_is(low: float, high: float, words: str) -> None:
+    summary = pd.DataFrame(
+        {
+            "method": ["a", "b"],
+            "rank": [1, 2],
+            "ranked": [True, True],
+            "retention": [0.6, 0.3],
+            "retention_low": [low, 0.2],
+            "retention_high": [0.7, high],
+        }
+    )
+    assert words in verdict(summary)
