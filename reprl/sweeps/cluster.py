@@ -21,6 +21,7 @@ from reprl.sweeps.cluster_job import Launch, Spec, notes
 from reprl.sweeps.cluster_launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
+from reprl.sweeps.process import quoted
 from reprl.sweeps.view import View
 
 POLL = 0.5
@@ -181,8 +182,3 @@ def spec(job: Job) -> Spec:
     overrides = tuple(o for o in job.overrides if not o.startswith("device="))
     overrides += (f"device={job.config.device}",)
     return Spec(job.identity, job.name, overrides, job.config_dirs, job.threads)
-
-
-def quoted(path: Path) -> str:
-    """A path as a value in Hydra's grammar."""
-    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"

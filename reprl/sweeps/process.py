@@ -6,6 +6,7 @@ plan -> ledger -> launcher -> **process** -> run folder; every launcher starts i
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
             return None
         entry.folder = ledger.retry_name(task)
     options = [f"--config-dir={d}" for d in task.config_dirs]
-    place = [f"run_dir={ledger.folder / entry.folder}", "progress=off"]
+    place = [f"run_dir={quoted(ledger.folder / entry.folder)}", "progress=off"]
     return [
         *python,
         "train",
@@ -42,6 +43,13 @@ def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
         *options,
         f"--sweep-name={ledger.folder.name}",
     ]
+
+
+def quoted(path: Path) -> str:
+    """A path as a value in Hydra's grammar, where a backslash escapes only before a quote."""
+    return (
+        "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), str(path)) + "'"
+    )
 
 
 class Running:

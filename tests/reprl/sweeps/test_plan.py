@@ -1,11 +1,15 @@
 """From a command line to jobs: expansion, identity, settings and every way to get it wrong."""
 
+from pathlib import Path
+
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from reprl.analysis.naming import method_name
 from reprl.compose import options
 from reprl.errors import UserError
 from reprl.sweeps import plan
+from reprl.sweeps.process import quoted
 
 
 def make(*overrides):
@@ -81,3 +85,9 @@ def test_every_sweep_file_expands(name):
 def test_bad_sweeps_are_one_sentence(overrides, sentence):
     with pytest.raises(UserError, match=sentence):
         make(*overrides)
+
+
+@pytest.mark.parametrize("folder", ["runs/a,b", "runs/it's", "runs/a=b {c}", "runs/back\\slash\\"])
+def test_any_folder_name_reaches_a_job_as_it_is(folder: str) -> None:
+    parsed = OverridesParser.create().parse_override(f"run_dir={quoted(Path(folder))}")
+    assert parsed.value() == folder
