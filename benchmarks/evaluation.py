@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads, as the reprl command does
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+from reprl.cli import OPENMP
+
+os.environ.update({**OPENMP, **os.environ})  # before torch loads, as the reprl command does
 
 import argparse
 import time

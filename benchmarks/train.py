@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import load_warning, machine, middle, table
+from reprl.cli import OPENMP
 
-OURS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 TARGETS = {
     "ppo": ("PPO, 8 envs x 128, 4 epochs, batch 256", 1.7, 2.0),
     "a2c": ("A2C, 16 envs x 5", 1.9, 2.2),
@@ -40,7 +40,7 @@ def begin(job: dict[str, Any]) -> subprocess.Popen[str]:
     """Start a job; SB3's process never sees our environment variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
     if job["side"] == "ours":
-        environment |= OURS
+        environment |= OPENMP
     command = [sys.executable, "-m", "benchmarks.train_job", json.dumps(job)]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

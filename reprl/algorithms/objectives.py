@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from reprl.algorithms.memory import Minibatch
-from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.encoders.base import Encoder, EncoderOutput, as_images
 
 
 class Evaluation(NamedTuple):
@@ -46,7 +46,7 @@ def evaluate(policy: ActorCriticPolicy, observations: Tensor, actions: Tensor) -
     if not isinstance(encoder, Encoder):
         values, log_prob, entropy = policy.evaluate_actions(observations, actions)
         return Evaluation(values.flatten(), log_prob, entropy)
-    output = encoder.encode(observations.float() / 255.0)
+    output = encoder.encode(as_images(observations))
     latent_policy, latent_value = policy.mlp_extractor(output.features)
     distribution = policy._get_action_dist_from_latent(latent_policy)
     log_prob = distribution.log_prob(actions)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from reprl.algorithms.update import Losses
-from reprl.encoders.base import Encoder
+from reprl.encoders.base import Encoder, as_images
 from reprl.instruments import MaskMonitor, inspect
 
 
@@ -19,7 +19,7 @@ def watch(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[st
         return {}  # SB3's policies on vectors have no encoder to look at
     numbers = gradients(losses.weighted, parameters)
     encoder = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
-    images = losses.observations.float() / 255.0
+    images = as_images(losses.observations)
     dead, mask = inspect(encoder, images)  # type: ignore[arg-type]
     for layer, share in dead.items():
         numbers[f"dead_units/{layer.removeprefix('inner.')}"] = share

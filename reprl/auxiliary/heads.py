@@ -42,8 +42,7 @@ class PixelHead(nn.Module):
 class ImageTrunk(nn.Sequential):
     """A light convolutional trunk for any size: (B, frames, H, W) -> (B, `width`).
 
-    The wide first stride keeps it at a third of NatureCNN's cost, the gradient to the picture
-    included.
+    The wide first stride keeps it at a quarter of NatureCNN's multiplications.
     """
 
     def __init__(self, picture: tuple[int, int, int]) -> None:

@@ -15,16 +15,17 @@ from pathlib import Path
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
 
+# Threads that spin for long after a parallel region steal the cores from the env workers, and
+# threads that do not spin at all wake up too late for the next layer. The OpenMP runtime reads
+# these only once, when torch loads.
+OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 ORDER = ("train", "resume", "evaluate", "attention", "report", "verify", "runs", "diff")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the console script and `python -m reprl` both end here."""
-    # Threads that spin for long after a parallel region steal the cores from the env workers, and
-    # threads that do not spin at all wake up too late for the next layer: about 0.2 ms. The OpenMP
-    # runtime reads these only once, when torch loads.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    for name, value in OPENMP.items():
+        os.environ.setdefault(name, value)
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return dispatch(arguments)

@@ -72,10 +72,7 @@ class Cluster:
             if self.process is not None and self.process.poll() is None:
                 self.process.kill()
         view.finish()
-        if self.stop_signal is not None:
-            return 130 if self.stop_signal == signal.SIGINT else 143
-        statuses = {self.ledger.entries[j.identity].status for j in self.plan.jobs}
-        return 0 if statuses <= {"finished"} else 1
+        return self.ledger.exit_code(self.plan.jobs, self.stop_signal)
 
     def _open(self, entry: Entry) -> bool:
         return entry.status != "finished" and (entry.status != "failed" or self.launch.retry)

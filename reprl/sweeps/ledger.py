@@ -62,6 +62,12 @@ class Ledger:
             self.look(job)
         self.entries = {**known, **self.entries}
 
+    def exit_code(self, jobs: Sequence[Task], stopped_by: int | None) -> int:
+        """What a launcher ends with: 0 if every job is finished, 1 if not; 128 + a signal."""
+        if stopped_by is not None:
+            return 128 + stopped_by
+        return int(any(self.entries[job.identity].status != "finished" for job in jobs))
+
     def look(self, job: Task, *, probe: bool = True) -> Entry:
         """Bring an entry up to date with its run folder, whoever wrote there.
 

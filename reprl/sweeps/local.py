@@ -47,10 +47,7 @@ class Local:
             for running in self.running:  # only on an error of our own
                 running.process.kill()
         view.finish()
-        if self.stop_signal is not None:
-            return 130 if self.stop_signal == signal.SIGINT else 143
-        statuses = {self.ledger.entries[j.identity].status for j in self.plan.jobs}
-        return 0 if statuses <= {"finished"} else 1
+        return self.ledger.exit_code(self.plan.jobs, self.stop_signal)
 
     def _fill(self) -> None:
         while self.waiting and len(self.running) < self.slots and self.stop_signal is None:
