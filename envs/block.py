@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from reprl.envs.emulator import Emulator
-from reprl.envs.machine import Settings
+from reprl.envs.machine import Settings, console
 from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk
 from reprl.envs.variation import Variant
@@ -74,7 +74,7 @@ class Block:
         cv2.setNumThreads(1)
         self.first = first
         self.arrays = arrays
-        desk = Desk()
+        desk = Desk(console(settings.game).raw)
         self.emulators = [
             Emulator(settings, variant, seed, row, desk)
             for row, variant in enumerate(variants, first)

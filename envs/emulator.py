@@ -15,10 +15,9 @@ from typing import Any
 
 import ale_py
 import numpy as np
-from ale_py import roms
 
-from reprl.envs.machine import Machine, Settings
-from reprl.envs.objects import RAW, Objects, breakout_objects
+from reprl.envs.machine import Machine, Settings, emulator
+from reprl.envs.objects import Objects, breakout_objects
 from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Part, Variant
 from reprl.errors import UserError
@@ -35,16 +34,10 @@ class Emulator:
     ) -> None:
         self.settings = settings
         self.index = index
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the banner is printed
-        self.ale = ale_py.ALEInterface()
         # Sticky actions and no-op starts are drawn here, so the emulator's own seed is constant:
         # a game is determined by its game seed alone.
-        self.ale.setFloat("repeat_action_probability", 0.0)
-        self.ale.setInt("random_seed", 1)
-        self.ale.setInt("max_num_frames_per_episode", settings.max_frames)
-        rom = roms.get_rom_path(settings.game)
-        assert rom is not None  # make_vec_env has checked the name
-        self.ale.loadROM(rom)
+        limit = settings.max_frames
+        self.ale = emulator(settings.game, random_seed=1, max_num_frames_per_episode=limit)
         # A fresh game is always the same one. Restoring it is far cheaper than a reset, which runs
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
@@ -229,7 +222,7 @@ class Emulator:
         self._history[-1] = self.picture.small
 
     def frame(self) -> np.ndarray:
-        """The last max-pooled frame with the variant drawn, (210, 160, 3) uint8."""
+        """The last max-pooled frame with the variant drawn, (*raw, 3) uint8."""
         return self.picture.drawn()
 
     def objects(self) -> Objects:
@@ -289,7 +282,8 @@ class Emulator:
         data = zlib.decompress(blob)
         size = meta["ale_bytes"]
         self.ale.restoreState(ale_py.ALEState(data[:size]))
-        frames, drawn = np.empty((2, *RAW, 3), np.uint8), np.empty((*RAW, 3), np.uint8)
+        raw = self.picture.raw
+        frames, drawn = np.empty((2, *raw, 3), np.uint8), np.empty((*raw, 3), np.uint8)
         for array in (frames, drawn, self._history):
             array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
             size += array.size

@@ -1,11 +1,13 @@
-"""What a game is set to, and the console as a variant's effects may touch it."""
+"""What a game is set to, what its console has, and the console as a variant's effects see it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import ale_py
 import numpy as np
+from ale_py import roms
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,43 @@ class Settings:
     size: int
     noop_max: int
     max_frames: int
+
+
+@dataclass(frozen=True)
+class Console:
+    """What a game's cartridge decides."""
+
+    raw: tuple[int, int]  # height, width of the picture
+    actions: tuple[str, ...]  # the meanings of the minimal set, in order
+
+
+@cache
+def games() -> tuple[str, ...]:
+    """Every game there is, but those ALE has for several players only: it ends the process."""
+    paths = {name: roms.get_rom_path(name) for name in roms.get_all_rom_ids()}
+    supported = ale_py.ALEInterface.isSupportedROM
+    return tuple(name for name, path in paths.items() if path is not None and supported(path))
+
+
+@cache
+def console(game: str) -> Console:
+    """Ask a game's cartridge what it has."""
+    ale = emulator(game)
+    height, width = ale.getScreenDims()
+    return Console((height, width), tuple(a.name for a in ale.getMinimalActionSet()))
+
+
+def emulator(game: str, **whole: int) -> ale_py.ALEInterface:
+    """An emulator of a game in `games()`, without chance of its own, with these settings."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the banner is printed
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    for name, value in whole.items():
+        ale.setInt(name, value)
+    rom = roms.get_rom_path(game)
+    assert rom is not None
+    ale.loadROM(rom)
+    return ale
 
 
 class Machine:

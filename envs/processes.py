@@ -59,8 +59,7 @@ class Workers:
         for w, rows in enumerate(self.rows):
             block = (settings, [variants[r] for r in rows], seed, rows[0], total)
             self._send(w, pickle.dumps(block))
-        for w in range(k):
-            self._answer(w, self.start_patience)
+        self._building = set(range(k))  # their first word is waited for when something is asked
 
     def reset(self, seed: int | None) -> None:
         """A new game everywhere."""
@@ -106,6 +105,13 @@ class Workers:
             self._died(w)
 
     def _answer(self, w: int, patience: float) -> Any:
+        if w in self._building:
+            self._building.remove(w)
+            try:
+                self._answer(w, self.start_patience)
+            except UserError:
+                self.close()
+                raise
         connection = self._connections[w]
         try:
             if not connection.poll(patience):

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from ale_py import roms
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.machine import Settings
+from reprl.envs.machine import Settings, console, games
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.variation import Variant, find
@@ -51,8 +50,8 @@ def make_vec_env(
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
     """
-    if game not in roms.get_all_rom_ids():
-        raise unknown("game", game, roms.get_all_rom_ids())
+    if game not in games():
+        raise unknown("game", game, games())
     _whole("n_envs", n_envs, 1, 4096)
     _whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
     _whole("seed", seed, 0, 2**62)
@@ -106,7 +105,7 @@ class AtariVecEnv(VecEnv):
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n
-        self.action_meanings: list[str] = [a.name for a in self._call("get", [(0, "actions")])[0]]
+        self.action_meanings = list(console(settings.game).actions)
         self.render_mode = "rgb_array"
         shape = (settings.stack, settings.size, settings.size)
         super().__init__(
@@ -179,7 +178,7 @@ class AtariVecEnv(VecEnv):
         return self._call("objects", [(i,) for i in range(self.num_envs)])
 
     def frames(self) -> np.ndarray:
-        """The drawn, max-pooled pictures at raw size, (n, 210, 160, 3) uint8."""
+        """The drawn, max-pooled pictures at raw size, (n, 210, 160, 3) uint8 in Breakout."""
         return np.stack(self._call("frame", [(i,) for i in range(self.num_envs)]))
 
     def get_images(self) -> Sequence[np.ndarray | None]:

@@ -286,12 +286,11 @@ def _check_batches(config: Config) -> None:
 
 
 def _check_variants(config: Config) -> None:
-    from ale_py import roms
-
+    from reprl.envs.machine import games
     from reprl.envs.variation import find
 
-    if config.env.game not in roms.get_all_rom_ids():
-        raise unknown("game", config.env.game, roms.get_all_rom_ids())
+    if config.env.game not in games():
+        raise unknown("game", config.env.game, games())
     if not config.env.variants or not isinstance(config.eval.variants, list):
         raise UserError("env.variant and eval.variants must name at least one variant.")
     for variant in config.env.variants:

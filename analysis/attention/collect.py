@@ -25,7 +25,6 @@ from reprl.evaluation.agents import inverse_cdf
 from reprl.evaluation.selection import label
 from reprl.seeding import numpy_stream
 
-RAW = (210, 160)
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
 Player = Callable[[AtariVecEnv, np.ndarray], np.ndarray]  # environment, observations -> actions
 
@@ -44,7 +43,7 @@ class Recording:
     probabilities: np.ndarray  # (N, A)
     values: np.ndarray  # (N,)
     film: np.ndarray  # (M,) the looks that have pictures
-    frames: np.ndarray  # (M, 210, 160, 3)
+    frames: np.ndarray  # (M, 210, 160, 3) in Breakout
     scores: np.ndarray  # (M,) points in the game so far
     clean_frames: np.ndarray | None  # (M, 210, 160, 3), None where the variant changes the game
     clean_cells: Tensor | None  # (M, 1, h, w), where the agent would look without the variant

@@ -18,7 +18,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from reprl.analysis.attention.collect import RAW, Recording
+from reprl.analysis.attention.collect import Recording
 from reprl.analysis.attention.scores import chance, energy
 from reprl.analysis.attention.views import pixel_maps
 from reprl.envs.objects import Box, Objects
@@ -61,7 +61,7 @@ def panel(picture: np.ndarray, frame: np.ndarray | None, objects: Objects | None
     for box in boxes.values():
         if box is not None and frame is not None:
             # Above row 93 the console paints the ball one line higher than it is.
-            place = Box(box.x, box.y - 1, box.w, box.h + 1).slices(RAW)
+            place = Box(box.x, box.y - 1, box.w, box.h + 1).slices(frame.shape[:2])
             picture[place] = frame[place]
     large = cv2.resize(picture, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_NEAREST)
     for name, box in boxes.items():
@@ -82,9 +82,10 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
     """Some of the filmed looks (indices into `recording.film`) as pictures with captions."""
     view = recording.view
     looks = recording.film[which]
-    maps = pixel_maps(view, recording.cells[looks], RAW)  # (m, 210, 160)
+    raw = recording.frames.shape[1:3]
+    maps = pixel_maps(view, recording.cells[looks], raw)  # (m, 210, 160) in Breakout
     clean = recording.clean_cells
-    clean_maps = None if clean is None else pixel_maps(view, clean[which], RAW)
+    clean_maps = None if clean is None else pixel_maps(view, clean[which], raw)
     # One scale for all, so that dim maps look dim; not the maximum, which may be a lone pixel.
     top = float(np.quantile(maps[:: len(maps) // 60 + 1], 0.998))
     left = view.visibility(recording.cells[looks].to(view.network.device))[:, 0].cpu().numpy()
@@ -92,7 +93,7 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
         objects = recording.objects[index] if recording.objects is not None else None
         frame = recording.frames[m]
         seen = recording.observations[index, -1] * left[i]
-        masked = cv2.resize(seen, (RAW[1], RAW[0]), interpolation=cv2.INTER_LINEAR)
+        masked = cv2.resize(seen, raw[::-1], interpolation=cv2.INTER_LINEAR)
         masked = np.repeat(masked.astype(np.uint8)[..., None], 3, axis=2)
         pictures = [
             ("the frame", panel(frame, None, objects)),

@@ -53,7 +53,10 @@ class Effect:
         """Act on the console before each emulator frame."""
 
     def draw(self, frame: np.ndarray, objects: Objects | None) -> None:
-        """Change the max-pooled picture, uint8 (210, 160, 3), in place, once an observation."""
+        """Change the max-pooled picture in place, once an observation.
+
+        It is uint8 (210, 160, 3) in Breakout; other games have up to 250 rows.
+        """
 
     def mask(self, out: np.ndarray) -> None:
         """Set True in bool (210, 160) where the last draw() put a distractor."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import cv2
 import numpy as np
 
-from reprl.envs.objects import RAW, Objects
+from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
 from reprl.envs.variation.drawing import background, checked_colour
 from reprl.errors import unknown
@@ -111,8 +111,8 @@ class Background(Effect):
         """Replace the most frequent colour: the console keeps no byte for it."""
         own = background(frame)
         if self._sheet is None or not np.array_equal(own, self._own):
-            new = own + self.severity * (self.colour - own)
-            self._own, self._sheet = own, np.tile(new.round().astype(np.uint8), (*RAW, 1))
+            new = (own + self.severity * (self.colour - own)).round().astype(np.uint8)
+            self._own, self._sheet = own, np.tile(new, (*frame.shape[:2], 1))
         cv2.copyTo(self._sheet, cv2.inRange(frame, own, own), frame)
 
 

@@ -11,6 +11,7 @@ from reprl.envs.objects import RAW, Objects
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity
 
 _SPREAD = 80.0  # standard deviation of the noise at severity 1, in gray levels
+_TALLEST = 250  # rows a picture can have; Breakout's has 210
 _REACH = 6  # raw pixels that the blur at severity 1 reaches to each side
 
 
@@ -24,6 +25,7 @@ class Noise(Effect):
         # Drawing 33,600 normal numbers an observation would be slow: a sheet twice as large is
         # drawn once, and every observation takes a random window of it.
         sheet = np.random.default_rng(0).normal(0.0, 1.0, (2 * RAW[0], 2 * RAW[1], 1)) * spread
+        sheet = np.pad(sheet, ((0, _TALLEST - RAW[0]), (0, 0), (0, 0)), mode="wrap")
         self._lighter, self._darker = (
             np.repeat(np.clip(sign * sheet, 0, 255).round().astype(np.uint8), 3, axis=2)
             for sign in (1, -1)
@@ -33,7 +35,7 @@ class Noise(Effect):
         """Add a random window of the noise."""
         assert self.rng is not None
         top, left = (int(v) for v in self.rng.integers((0, 0), RAW))
-        window = (slice(top, top + RAW[0]), slice(left, left + RAW[1]))
+        window = (slice(top, top + len(frame)), slice(left, left + RAW[1]))
         cv2.add(frame, self._lighter[window], frame)
         cv2.subtract(frame, self._darker[window], frame)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from kornia.geometry.transform import crop_and_resize
 from torch import Tensor
 
 from reprl.augmentation.base import (
@@ -68,6 +67,8 @@ class CropResize(PictureChange):
         self.scale = span(self, "scale", scale, low=0.1, high=1)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        from kornia.geometry.transform import crop_and_resize  # slow to import
+
         batch, _, height, width = observations.shape
         sides = torch.tensor([width - 1.0, height - 1.0])  # x, y between the outer pixel centres
         low, high = self.scale

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-from kornia.filters import gaussian_blur2d
 from torch import Tensor
 
 from reprl.augmentation.base import PictureChange, fits, number, span, to_uint8, uniform
@@ -52,6 +51,8 @@ class Blur(PictureChange):
         self.kernel = 2 * math.ceil(3 * self.sigma[1]) + 1
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        from kornia.filters import gaussian_blur2d  # slow to import
+
         fits(self, "kernel", self.kernel, observations, min(observations.shape[-2:]))
         low, high = self.sigma
         sigma = uniform(generator, len(observations), 1, low=low, high=high).expand(-1, 2)

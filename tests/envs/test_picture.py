@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from reprl.envs import Effect, find, make_vec_env
+from reprl.envs.machine import console
 from reprl.envs.objects import RAW
 from reprl.envs.picture import Desk, Picture, bands, palette
 
@@ -136,12 +137,15 @@ def test_noise_resized_in_bands_is_bit_equal(size):
         ("asteroids", "original"),
         ("seaquest", "original"),
         ("enduro", "original"),
+        ("pooyan", "background_blue+moving_square"),
+        ("pacman", "noise+green_lines"),
+        ("air_raid", "original"),
     ],
 )
 def test_real_games_look_as_the_console_shows_them(game, variant):
     env = make_vec_env(find(variant, game=game), n_envs=1, seed=1, game=game)
     emulator = env._block.emulators[0]
-    grab, frames = emulator.picture.grab, np.zeros((2, *RAW, 3), np.uint8)
+    grab, frames = emulator.picture.grab, np.zeros((2, *console(game).raw, 3), np.uint8)
 
     def both(k, ale):
         grab(k, ale)

@@ -13,6 +13,8 @@ import pytest
 from stable_baselines3.common.monitor import Monitor
 
 from reprl.envs import WorkerError, make_vec_env
+from reprl.envs.variation import Part, Variant
+from reprl.envs.vector import AtariVecEnv
 from reprl.errors import UserError
 
 MIXTURE = ["moving_square", "green_lines", "original"]
@@ -181,6 +183,7 @@ def test_snapshots_refuse_damage_and_other_settings():
     ("arguments", "sentence"),
     [
         ({"game": "brekout"}, "unknown game 'brekout'.*Did you mean 'breakout'"),
+        ({"game": "warlords"}, "unknown game 'warlords'"),  # ALE has it for four players only
         ({"variant": "green_line"}, "unknown variant 'green_line'.*Did you mean 'green_lines'"),
         ({"variant": []}, "empty"),
         ({"sticky": 1.5}, "sticky=1.5 must be a number from 0 to 1"),
@@ -248,6 +251,37 @@ def test_a_hung_worker_is_named():
     ):
         env.step(np.zeros(2, int))
     assert not any(map(alive, pids))
+
+
+def test_a_worker_that_dies_while_it_starts_is_named_by_the_first_question():
+    env = make_vec_env(n_envs=4, workers=2)  # does not wait for them
+    pids = processes_of(env)
+    os.kill(pids[0], signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"worker 0 \(environments 0 to 1\) died of SIGKILL"):
+        env.reset()
+    assert not any(map(alive, pids))
+
+
+def test_a_refusal_while_workers_start_closes_them():
+    settings = make_vec_env(n_envs=1).settings
+    broken = Variant("broken", "custom", effects=(Part("reprl.no_such_module:Thing", {}),))
+    env = AtariVecEnv(settings, [broken, broken], seed=0, workers=2)
+    pids = processes_of(env)
+    with pytest.raises(UserError, match="no_such_module"):
+        env.reset()
+    assert not any(map(alive, pids))
+
+
+def test_a_tall_game_goes_on_from_a_snapshot():
+    """A European console: 250 rows, its own colours, gray ones after an odd number of lines."""
+    env = make_vec_env("noise", n_envs=1, seed=4, game="air_raid")
+    env.reset()
+    assert env.frames().shape == (1, 250, 160, 3)
+    play(env, 40)
+    other = make_vec_env("noise", n_envs=1, game="air_raid")
+    other.restore(env.snapshot())
+    np.testing.assert_array_equal(other.frames(), env.frames())
+    assert play(other, 60, seed=1) == play(env, 60, seed=1)
 
 
 def test_an_exception_in_a_worker_comes_through():
