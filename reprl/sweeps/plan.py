@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,9 +55,9 @@ class Job:
     config: Config = field(repr=False)
     config_dirs: tuple[Path, ...] = ()
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """What is computed, and by which version of reprl."""
+        """What is computed, and by which version of reprl; launchers ask for it all the time."""
         return hashlib.sha256(f"{self.config.hash} {__version__}".encode()).hexdigest()[:12]
 
     @property

@@ -50,6 +50,7 @@ def test_the_first_comparison_is_six_methods_told_apart_seed_by_seed():
     assert len(set(names)) == len({j.config.method for j in made.jobs}) == 6
     plain, rad, drac, _, decoder, _ = (j.config for j in made.jobs[:6])
     assert (plain.total_steps, plain.mode, plain.env.n_envs) == (500_000, "fast", 8)
+    assert {j.config.algo["learning_rate"] for j in made.jobs} == {2.5e-4}
     assert (plain.attention, plain.auxiliary, plain.augmentation) == ({}, {}, {})
     boxes = {"boxes": [0, 3], "sides": [1, 15], "fill": "gray"}  # what was measured before
     assert rad.augmentation.items() >= (boxes | {"use": "rad"}).items()

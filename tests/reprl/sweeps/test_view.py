@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+from reprl.config import Config
 from reprl.sweeps import plan
 from reprl.sweeps.ledger import Ledger
 from reprl.sweeps.view import View, what_varies
@@ -54,6 +55,19 @@ def test_a_restart_says_what_is_there_and_only_then_what_changes(tmp_path, capsy
     assert rows["2"][1] == "failed"
     assert rows["2"][-1] == "diverged"
     assert made.jobs[2].name in rows["2"]
+
+
+def test_watching_many_jobs_hashes_no_configuration_again(tmp_path, monkeypatch):
+    """Five looks a second at hundreds of jobs must not take a core from them."""
+    made, ledger, entries = make(tmp_path, "seed=range(20)")
+    hashed = []
+    own = Config.hash.fget
+    monkeypatch.setattr(Config, "hash", property(lambda self: hashed.append(1) or own(self)))
+    with View(made, ledger) as view:
+        for entry in entries:
+            entry.status = "running"
+            view.show()
+    assert not hashed
 
 
 def test_where_jobs_are_too_many_those_at_work_and_in_trouble_are_shown(tmp_path):
