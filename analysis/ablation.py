@@ -10,6 +10,7 @@ import pandas as pd
 
 from reprl.analysis.curves import load_curve, steps_per_second
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.lengths import training_steps
 from reprl.analysis.naming import PARTS, method_settings, parts_of
 from reprl.analysis.overall import main_variants
 from reprl.analysis.results import Results, Run
@@ -19,7 +20,7 @@ from reprl.analysis.tables import Column, Table
 
 def ablation_table(results: Results) -> Table:
     """Settings, training speed, generalization and the state of the attention, run by run."""
-    half = _half_of_best(results.runs)
+    half, trained = _half_of_best(results.runs), training_steps(results)
     scores, random, variants = None, None, []
     if not results.episodes.empty:
         table = run_scores(results.episodes)
@@ -33,6 +34,7 @@ def ablation_table(results: Results) -> Table:
         row: dict[str, Any] = {"method": run.method, "run": run.name, "seed": run.seed}
         row |= parts_of(run.config)
         row["status"] = str(run.record.get("status", "unknown"))
+        row["steps"] = trained[run.name]
         row["steps_per_second"] = np.nan
         row["steps_to_half"] = np.nan
         row["training_score"] = np.nan
@@ -55,9 +57,10 @@ def ablation_table(results: Results) -> Table:
         Column("run", "Run"),
         Column("seed", "Seed", "count"),
         *(Column(k, k.capitalize()) for k in (*PARTS, "status") if k not in same),
+        Column("steps", "Steps", "count", help="of the evaluated checkpoint, else trained so far"),
         Column("steps_per_second", "Steps/s", "count"),
         Column("steps_to_half", f"Steps to score {half:.1f}", "count", help="half the best"),
-        Column("training_score", "Training score", "score", help="last 5 % of training"),
+        Column("training_score", "Training score", "score", help="points a game, last 5 %"),
         Column("clean", "Clean", "score"),
         Column("variants", "Variants", "score"),
         Column("retention", "Retention", "share"),

@@ -19,6 +19,8 @@ from reprl.analysis.tidy import MEASURES
 
 METHOD = Column("method", "Method")
 VARIANT = Column("variant", "Variant")
+BETTER = "how often a run beats one of the other; needs two seeds of each"
+REACHES = "its score above random, as a share of what the plain agent learned on the clean game"
 SEEDS = Column("n_seeds", "Seeds", "count")
 
 
@@ -29,7 +31,7 @@ def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
 
 def overall_table(summary: pd.DataFrame) -> Table:
     """The ranking."""
-    frame = summary.sort_values("rank").reset_index(drop=True)
+    frame = summary.sort_values("order").drop(columns="order").reset_index(drop=True)
     frame["beats"] = [
         f"{b} of {n}" if r is not None else "unknown"
         for b, n, r in zip(frame["beat_random"], frame["n_seeds"], frame["ranked"], strict=True)
@@ -48,6 +50,8 @@ def overall_table(summary: pd.DataFrame) -> Table:
         "Retention = (score − random on the variant) / (clean − random on the clean game). Brackets"
         " are 95 % intervals over whole training runs; a single seed has none."
     )
+    if (frame["n_seeds"] == 1).any():
+        note += " One seed: no rank, since another seed may turn the order round."
     return Table("overall", "Methods at a glance", columns, frame, note)
 
 
@@ -90,7 +94,7 @@ def comparison_table(frame: pd.DataFrame, sentence: str) -> Table:
         VARIANT,
         SEEDS,
         spread("difference", "Difference", help="points; paired by seed where seeds agree"),
-        spread("improvement", "P(better)", "share", "how often a run beats one of the other"),
+        spread("improvement", "P(better)", "share", BETTER),
         Column("p", "p (Holm)", "p"),
     ]
     return Table("comparisons", "Method against method", columns, frame, sentence, "variant")
@@ -118,8 +122,10 @@ def difficulty_table(results: Results) -> Table:
         Column("random", "Random", "score"),
         Column("plain", "Plain agent", "score"),
         Column("trained_on_it", "Trained on it", "score"),
-        Column("plain_share", "Plain agent keeps", "share"),
-        Column("best_share", "Best agent keeps", "share"),
+        Column("best_method", "Best agent", help="of those trained on it, else of all"),
+        Column("best", "Its score", "score"),
+        Column("plain_share", "Plain agent keeps", "share", help="its retention"),
+        Column("best_share", "Best agent reaches", "share", help=REACHES),
         Column("label", "Difficulty"),
     ]
     frame = difficulty(results.episodes, plain, trained)

@@ -35,9 +35,10 @@ def main_variants(scores: pd.DataFrame) -> list[str]:
 
 
 def overall(episodes: pd.DataFrame) -> pd.DataFrame:
-    """Per trained method: clean score, mean score and retention over the variants, rank.
+    """Per trained method: clean score, mean score and retention over the variants, order, rank.
 
-    Methods whose runs are mostly no better than random on the clean game have no rank.
+    Methods whose runs are mostly no better than random on the clean game have no order, and
+    methods of one seed no rank: its place among the others is not known.
     """
     scores = run_scores(episodes)
     random = random_scores(scores)
@@ -64,7 +65,8 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
         return table_
     table_["ranked"] = pd.Series([r["ranked"] for r in rows], dtype=object)  # True, False or None
     key = table_["retention"].where(table_["ranked"].map(lambda r: r is True))
-    table_["rank"] = key.rank(ascending=False, method="min")
+    table_["order"] = key.rank(ascending=False, method="min")
+    table_["rank"] = key.where(table_["n_seeds"] > 1).rank(ascending=False, method="min")
     return table_
 
 
@@ -120,7 +122,7 @@ def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFram
                     "difference": gap.value,
                     "difference_low": gap.low,
                     "difference_high": gap.high,
-                    "improvement": chance.value,
+                    "improvement": chance.value if chance.n_seeds > 1 else np.nan,
                     "improvement_low": chance.low,
                     "improvement_high": chance.high,
                 }
@@ -183,7 +185,7 @@ def verdict(summary: pd.DataFrame) -> str:
     """The first sentence of the report, over all methods."""
     if summary.empty:
         return "Nothing has been evaluated yet: there are learning curves but no scores."
-    ranked = summary[summary["rank"].notna()].sort_values("rank")
+    ranked = summary[summary["order"].notna()].sort_values("order")
     poor = int(sum(r is False for r in summary["ranked"]))
     if ranked.empty and poor == len(summary):
         none = {1: "The only method is not", 2: "Neither method is"}.get(
@@ -202,7 +204,7 @@ def verdict(summary: pd.DataFrame) -> str:
         elif pd.notna(best["retention_low"]) and pd.notna(second["retention_high"]):
             text += "; their intervals overlap, so the order may change with more seeds."
         else:
-            text += "; with a single seed there is no interval: the order may change with more."
+            text += "; one seed has no interval, so this is no ranking."
     else:
         text += "."
     if poor:

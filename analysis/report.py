@@ -23,6 +23,7 @@ from reprl.analysis.charts import chart_data
 from reprl.analysis.commands import commands
 from reprl.analysis.gallery import pictures
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
+from reprl.analysis.lengths import length_note
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.overall import comparisons, headline, overall, verdict
 from reprl.analysis.palette import Style, styles
@@ -88,6 +89,7 @@ def compose(
         "title": TITLE,
         "subtitle": _subtitle(results, methods),
         "verdict": verdict(summary),
+        "length_note": length_note(results, summary.get("method", [])),
         "headlines": _headlines(results, summary, tables, looks),
         "warnings": results.warnings,
         "methods": list(looks),
@@ -131,7 +133,7 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
         found += [Table(name, "", [], empty) for name in names]
     else:
         ranked = summary[summary["ranked"].map(lambda r: r is not False)] if len(summary) else empty
-        ranked = ranked.sort_values("rank", ascending=False) if len(ranked) else ranked
+        ranked = ranked.sort_values("order", ascending=False) if len(ranked) else ranked
         names_ = [str(m) for m in ranked.get("method", [])]
         found += [
             contents.overall_table(summary),
@@ -152,7 +154,7 @@ def _headlines(
     random = np.nan
     if not results.episodes.empty:
         random = random_scores(run_scores(results.episodes)).get(CLEAN, np.nan)
-    ordered = summary.sort_values("rank") if len(summary) else summary
+    ordered = summary.sort_values("order") if len(summary) else summary
     for _, row in ordered.iterrows():
         method = str(row["method"])
         bad = row["ranked"] is False

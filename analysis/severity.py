@@ -14,12 +14,13 @@ from reprl.analysis.statistics import Array, estimate, mean, retention
 from reprl.analysis.tables import form
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned
-TOO_HARD = 0.1  # even the best agent keeps less than this share
+TOO_HARD = 0.1  # even the best agent reaches less than this share
 RULE = (
     f"Too easy: a plain agent trained on the clean game keeps at least {form(TOO_EASY, 'share')} "
-    "of what it learned. Too hard: even an agent trained on the variant (or, where there is none, "
-    f"the best method here) keeps less than {form(TOO_HARD, 'share')}. Informative: everything "
-    "between."
+    "of what it learned. Too hard: even the best agent (one trained on the variant, where there is "
+    f"one) reaches less than {form(TOO_HARD, 'share')} of it. Informative: everything between. "
+    "Both shares are of what the plain agent learned on the clean game, so the best agent's "
+    "differs from its retention, which is of what it learned itself."
 )
 
 
@@ -127,14 +128,18 @@ def difficulty(
         specialists = [m for m in agents if variant in trained.get(m, ())]
         plain_score = means.reindex(plain)[variant].mean() if plain else np.nan
         best_of = specialists or agents
-        best = means.loc[best_of, variant].max() if best_of else np.nan
+        reached = means.loc[best_of, variant].dropna()
+        best = reached.max()
         specialist = means.loc[specialists, variant].max() if specialists else np.nan
         kept, reach = retention(
             [plain_score, best], clean, random[variant], random.get(CLEAN, np.nan)
         )
         label = _label(kept, reach)
-        rows.append((variant, random[variant], plain_score, specialist, kept, reach, label))
-    columns = ["variant", "random", "plain", "trained_on_it", "plain_share", "best_share", "label"]
+        who = str(reached.idxmax()) if len(reached) else None
+        scores_ = (random[variant], plain_score, specialist, who, best)
+        rows.append((variant, *scores_, kept, reach, label))
+    columns = ["variant", "random", "plain", "trained_on_it", "best_method", "best"]
+    columns += ["plain_share", "best_share", "label"]
     return pd.DataFrame(rows, columns=columns)
 
 

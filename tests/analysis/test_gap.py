@@ -144,6 +144,8 @@ def test_difficulty_labels_follow_the_rule() -> None:
         "open": "informative",
     }
     assert got.loc["good", "plain_share"] == pytest.approx(0.2)
+    assert got.loc["open", ["best_method", "best"]].tolist() == ["expert", 9.0]
+    assert got.loc["open", "best_share"] == pytest.approx(0.8)  # of what the plain agent learned
     assert set(difficulty(games)["label"]) == {"unknown"}
 
 

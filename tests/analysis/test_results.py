@@ -213,14 +213,14 @@ def test_games_of_two_protocols_are_not_the_same_game(runs: Path) -> None:
     [
         (0.5, 0.4, "what it learned on the variants, b 30\u00a0%."),
         (0.2, 0.4, "their intervals overlap"),
-        (np.nan, np.nan, "with a single seed there is no interval"),
+        (np.nan, np.nan, "one seed has no interval, so this is no ranking"),
     ],
 )
 def test_the_headline_says_how_sure_the_order_is(low: float, high: float, words: str) -> None:
     summary = pd.DataFrame(
         {
             "method": ["a", "b"],
-            "rank": [1, 2],
+            "order": [1, 2],
             "ranked": [True, True],
             "retention": [0.6, 0.3],
             "retention_low": [low, 0.2],

@@ -1,0 +1,82 @@
+"""What the report must say before anyone compares: unequal training, single seeds, which share."""
+
+import html
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reprl.analysis.report import write_report
+
+
+@pytest.fixture
+def runs(sweep: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sweep, tmp_path / "runs"))
+
+
+def shorten(run: Path, step: int) -> None:
+    path = run / "evaluation" / "episodes.csv"
+    pd.read_csv(path).assign(step=step).to_csv(path, index=False)
+
+
+def test_runs_of_different_length_are_named(runs: Path, tmp_path: Path) -> None:
+    shorten(runs / "ppo-nature-2", 216_064)
+    path, _ = write_report([runs], tmp_path / "out", figures=False)
+    head = html.unescape(path.read_text()).partition('<div class="heads">')[0]
+    assert "ppo nature: between 216,064 and 500,000 steps; ppo softplus + boxes: 500,000" in head
+    table = pd.read_csv(tmp_path / "out" / "tables" / "ablation.csv").set_index("run")
+    assert table.loc["ppo-nature-2", "steps"] == 216_064
+    assert table.loc["ppo-nature-1", "steps"] == 500_000
+
+
+def test_a_rollout_more_or_less_is_the_same_length(runs: Path, tmp_path: Path) -> None:
+    shorten(runs / "ppo-nature-2", 499_712)
+    path, _ = write_report([runs], tmp_path / "out", figures=False)
+    assert 'id="lengths"' not in path.read_text()
+
+
+def test_steps_of_a_run_without_games_are_those_trained(runs: Path, tmp_path: Path) -> None:
+    run = runs / "ppo-nature-1"
+    shutil.rmtree(run / "evaluation")
+    (runs / "ppo-nature-2" / "metrics.csv").unlink()
+    shutil.rmtree(runs / "ppo-nature-2" / "evaluation")
+    record = json.loads((runs / "ppo-nature-2" / "run.json").read_text())
+    (runs / "ppo-nature-2" / "run.json").write_text(json.dumps(record | {"step": 77}))
+    metrics = pd.read_csv(run / "metrics.csv")
+    metrics[metrics["step"] <= 40_000].to_csv(run / "metrics.csv", index=False)
+    write_report([runs], tmp_path / "out", figures=False)
+    table = pd.read_csv(tmp_path / "out" / "tables" / "ablation.csv").set_index("run")
+    assert table.loc[["ppo-nature-1", "ppo-nature-2"], "steps"].tolist() == [40_000, 77]
+
+
+def test_one_seed_each_is_no_ranking(synthetic: ModuleType, tmp_path: Path) -> None:
+    synthetic.write_sweep(tmp_path / "runs", seeds=1, episodes=8)
+    path, _ = write_report([tmp_path / "runs"], tmp_path / "out", figures=False)
+    tables = tmp_path / "out" / "tables"
+    overall = pd.read_csv(tables / "overall.csv")
+    assert overall["retention"].is_monotonic_decreasing
+    assert overall["rank"].isna().all()
+    compared = pd.read_csv(tables / "comparisons.csv")
+    assert len(compared)
+    assert compared["difference"].notna().all()
+    assert compared["improvement"].isna().all()
+    assert "this is no ranking" in path.read_text()
+    assert "One seed: no rank" in path.read_text()
+
+
+def test_the_shares_of_difficulty_can_be_checked_on_the_page(sweep: Path, tmp_path: Path) -> None:
+    path, _ = write_report([sweep], tmp_path / "out", figures=False)
+    tables = tmp_path / "out" / "tables"
+    hard = pd.read_csv(tables / "difficulty.csv").set_index("variant").loc["green_lines"]
+    gap = pd.read_csv(tables / "gap.csv").set_index(["method", "variant"])
+    plain, best = (gap.loc[(m, "green_lines")] for m in ("ppo nature", hard["best_method"]))
+    assert hard["plain_share"] == pytest.approx(plain["retention"])
+    random = gap.loc[("random", "original"), "score"]
+    want = (best["score"] - hard["random"]) / (plain["clean"] - random)
+    assert hard["best_share"] == pytest.approx(want)
+    assert not np.isclose(want, best["retention"])
+    assert "Best agent keeps" not in path.read_text()
