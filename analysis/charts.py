@@ -9,6 +9,7 @@ import pandas as pd
 
 from reprl.analysis.curves import banded, load_curve
 from reprl.analysis.gap import CLEAN, generalization_gap, random_scores, run_scores, score_estimates
+from reprl.analysis.measured import REFERENCES
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.palette import Style
 from reprl.analysis.results import Results
@@ -44,15 +45,17 @@ def chart_data(
     for row in twin.frame.to_dict("records"):
         values = {m: [row[m], row[f"{m}_low"], row[f"{m}_high"]] for m in MEASURES}
         data["twin"].append({"method": row["method"], "variant": row["variant"]} | values)
-    # A method may be seen by its mask and by saliency: the plot shows one of them, the mask first.
-    views: dict[str, str] = {}
+    # A method may be seen by its mask and by saliency, and on each variant by another of them: the
+    # plot of a variant shows one, the mask first.
+    views: dict[tuple[str, str], str] = {}
     for row in attention.frame.to_dict("records"):
-        if row["method"] not in views or row["view"] == "mask":
-            views[row["method"]] = row["view"]
+        place = (row["method"], row["variant"])
+        if place not in views or row["view"] == "mask":
+            views[place] = row["view"]
     for row in attention.frame.to_dict("records"):
-        if row["view"] != views[row["method"]]:
+        if row["view"] != views[row["method"], row["variant"]]:
             continue
-        keys = ("method", "variant", "view", "object", "metric", "value", "chance")
+        keys = ("method", "variant", "view", "object", "metric", "value", *REFERENCES)
         data["attention"].append(
             {k: row[k] for k in keys} | {"low": row["value_low"], "high": row["value_high"]}
         )

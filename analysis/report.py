@@ -17,11 +17,11 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from reprl import __version__
-from reprl.analysis import contents
+from reprl.analysis import contents, measured
 from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
 from reprl.analysis.commands import commands
-from reprl.analysis.gallery import pictures
+from reprl.analysis.gallery import Picture, pictures
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.naming import is_baseline
@@ -96,9 +96,10 @@ def compose(
         "tones": {m: s.index for m, s in looks.items()},
         "variants": variants,
         "clean": CLEAN,
-        "chosen": _first_choice(variants, tables, {p.variant for p in gallery}),
+        "chosen": _first_choice(variants, tables, _looked_at(tables, gallery)),
         "evaluated": evaluated,
         "plots": [(k, v) for k, v in PLOTS.items() if data["points"][k]],
+        "opens": _first_plot(data["points"]),
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
         "learning": bool(data["learning"]),
         "gallery": gallery,
@@ -121,9 +122,9 @@ def compose(
 def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dict[str, Table]:
     episodes = results.episodes
     found = [
-        contents.twin_table(results.twin),
-        contents.attention_table(results.attention),
-        contents.faithfulness_table(results.faithfulness),
+        measured.twin_table(results.twin),
+        measured.attention_table(results.attention),
+        measured.faithfulness_table(results.faithfulness),
         ablation_table(results),
         settings_table(results.runs),
     ]
@@ -189,12 +190,23 @@ def _subtitle(results: Results, methods: list[str]) -> str:
     )
 
 
-def _first_choice(variants: list[str], tables: dict[str, Table], pictured: set[str]) -> str:
-    """Open with a variant that tells methods apart, if possible one with attention pictures."""
+def _first_plot(points: dict[str, list[dict[str, Any]]]) -> str:
+    """The first plot with a trained method in it: the others begin switched off."""
+    trained = {k: any(not is_baseline(p["method"]) for p in points[k]) for k in PLOTS}
+    return next((k for k in PLOTS if trained[k]), "score")
+
+
+def _looked_at(tables: dict[str, Table], gallery: list[Picture]) -> set[str]:
+    """The variants the section on attention has anything of."""
+    return {p.variant for p in gallery} | set(tables["attention"].frame["variant"])
+
+
+def _first_choice(variants: list[str], tables: dict[str, Table], looked_at: set[str]) -> str:
+    """Open with a variant that tells methods apart, if possible one with attention."""
     frame = tables["difficulty"].frame
     good = list(frame.loc[frame["label"] == "informative", "variant"]) if len(frame) else []
     shown = [v for v in variants if v != CLEAN]
-    return max(shown, key=lambda v: (v in good, v in pictured), default="*")
+    return max(shown, key=lambda v: (v in good, v in looked_at), default="*")
 
 
 def _methods(episodes: pd.DataFrame) -> list[str]:

@@ -108,7 +108,7 @@ def form(number: float, kind: Kind) -> str:
     elif kind == "share":
         text = f"{100 * number:.0f}\u00a0%"
     elif kind == "small":
-        text = f"{number:.3f}"
+        text = f"{number:.{_digits(number)}f}"
     elif kind == "p":
         text = f"{number:.3f}" if number >= 0.001 else "< 0.001"
     else:
@@ -117,6 +117,12 @@ def form(number: float, kind: Kind) -> str:
         zero = not any(c in "123456789" for c in text)
         text = text[1:] if zero else "−" + text[1:]
     return text
+
+
+def _digits(number: float) -> int:
+    """Decimals that leave a small share three digits: the ball's 0.00129 is not 0.001."""
+    size = abs(number)
+    return 3 if size < 1e-5 else max(3, 2 - math.floor(math.log10(size)))
 
 
 def _escape(text: str) -> str:

@@ -30,7 +30,7 @@ MEASURES = {
     "attention_shift": "attention shift",
 }
 OPTIONAL = {
-    "attention": ["low", "high", "chance", "n_frames"],
+    "attention": ["low", "high", "chance", "static", "ceiling", "n_frames"],
     "faithfulness": ["advantage", "advantage_low", "advantage_high"],
     "twin": list(MEASURES),
 }

@@ -64,12 +64,37 @@ function short(v) {
   return String(+v.toFixed(2)).replace("-", "−");
 }
 
-// Rows of dots with whiskers. spec: rows [name], items [{row, method, value, low, high, tip}], form, ticks, label, lines [{at, text}]
+// Why a plot is empty: who has data but is switched off, or what data would need.
+function nothing(found, missing) {
+  const owners = [...new Set(found.map((f) => f.method))];
+  const off = owners.length ? ` Only ${owners.join(", ")} ${owners.length > 1 ? "have" : "has"} data here, switched off above.` : "";
+  return "Nothing to show." + off + (missing ? ` ${missing}` : "");
+}
+
+// A logarithmic axis of multiples of chance; 0 has no logarithm and gets a place of its own below all others.
+function ratioAxis(items) {
+  const log = (v, chance) => Math.log2(v / chance), known = items.filter((i) => i.chance > 0);
+  const zero = Math.floor(Math.min(0, ...known.filter((i) => i.value > 0).map((i) => log(i.value, i.chance)))) - 1;
+  const never = known.some((i) => i.value <= 0);
+  return {
+    at: (v, chance) => v === null || !(chance > 0) ? null : v > 0 ? Math.max(zero, log(v, chance)) : zero,
+    text: (t) => (never && t === zero ? "0" : String(+(2 ** t).toPrecision(5))) + "×",
+    // Below two doublings round multiples, above them powers of two: either way labels are exact and differ.
+    places(low, high, count) {
+      const stride = Math.ceil((high - low) / count), first = Math.ceil(low / stride), last = Math.floor(high / stride);
+      const powers = Array.from({ length: last - first + 1 }, (_, i) => (first + i) * stride);
+      const found = high - low < 2 ? ticks(2 ** low, 2 ** high, count).map(Math.log2) : powers;
+      return never ? [zero, ...found.filter((t) => t > zero)] : found;
+    },
+  };
+}
+
+// Rows of dots with whiskers. spec: rows [name], items [{row, method, value, low, high, tip}], form, ticks, places, label, lines [{at, text}]
 function dots(box, spec) {
   const items = spec.items.filter((i) => visible(i.method) && i.value !== null);
   const methods = Object.keys(styleOf).filter((m) => items.some((i) => i.method === m));
   const rows = spec.rows.filter((r) => items.some((i) => i.row === r));
-  if (!items.length) { box.textContent = "Nothing to show: every method with data is switched off above."; return; }
+  if (!items.length) { box.textContent = nothing(spec.items.filter((i) => i.value !== null), spec.missing); return; }
   const lane = 17, block = 26 + lane * methods.length, top = spec.lines ? 26 : 10;
   const view = canvas(box, top + rows.length * block + 46, spec.title);
   const g = view.root, left = 8, right = view.width - 12;
@@ -79,7 +104,7 @@ function dots(box, spec) {
   const core = extent(values, fixed), full = extent(all, fixed), reach = core[1] - core[0];
   const low = Math.max(full[0], core[0] - 0.5 * reach), high = Math.min(full[1], core[1] + 0.5 * reach);
   const x = scale(low, high, left + 4, right - 4), bottom = top + rows.length * block;
-  for (const t of ticks(low, high, view.narrow ? 4 : 8)) {
+  for (const t of (spec.places || ticks)(low, high, view.narrow ? 4 : 8)) {
     svg(g, "line", { x1: x(t), x2: x(t), y1: top, y2: bottom, class: "grid" });
     svg(g, "text", { x: x(t), y: bottom + 16, class: "tick", "text-anchor": "middle" }, (spec.ticks || (spec.form === percent ? percent : short))(t));
   }
@@ -109,7 +134,7 @@ function dots(box, spec) {
 // Lines with bands. spec: series [{method, points [[x, y, low, high, n]]}], xLabel, yLabel, form
 function lines(box, spec) {
   const series = spec.series.filter((s) => visible(s.method));
-  if (!series.length) { box.textContent = "Nothing to show: every method with data is switched off above."; return; }
+  if (!series.length) { box.textContent = nothing(spec.series); return; }
   const view = canvas(box, view_height(box), spec.title), g = view.root;
   const labels = !view.narrow, longest = Math.max(...series.map((s) => Math.min(24, s.method.length)));
   const left = 46, right = view.width - (labels ? 22 + 7.7 * longest : 14), top = 12, bottom = view.height - 44;

@@ -8,9 +8,11 @@ for (const method of data.methods) {
   if (method.baseline) hidden.add(method.name);
 }
 let variant = document.body.dataset.variant;
-let points = data.points.retention.length ? "retention" : data.points.gap.length ? "gap" : "score";
-let measure = Object.keys(data.measures)[0];
-let metric = "energy";
+const chosenIn = (choice) => document.querySelector(`[data-choice=${choice}] [aria-pressed=true]`)?.value;
+let points = chosenIn("points"), measure = chosenIn("measure"), metric = chosenIn("metric");
+// Attention is often measured on few variants: its section then shows one of those, and says so.
+const attended = [...new Set([...document.querySelectorAll("#attention [data-variant]")].map((e) => e.dataset.variant))];
+const lookedAt = () => variant === "*" || attended.includes(variant) ? variant : data.variants.find((v) => v !== data.clean && attended.includes(v)) || attended[0];
 
 function showTip(text, event) {
   tip.textContent = text;
@@ -28,9 +30,14 @@ document.addEventListener("pointerover", (event) => {
 document.addEventListener("scroll", hideTip, { passive: true });
 
 const PLOTS = {
-  retention: { form: percent, label: "retention: share of what was learned that survives", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
+  retention: { form: percent, label: "retention: share of what was learned that survives", missing: "Retention is unknown where random play was not measured, and where a method is less than one point above it.", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
   gap: { form: (v) => number(v, 1), label: "gap: points lost against the clean game", lines: [{ at: 0, text: "nothing lost" }] },
   score: { form: (v) => number(v, 1), label: "score: points a game" },
+};
+const RATIOS = ["energy", "pointing"];
+const UNITS = {
+  auc: { label: "area under the ROC curve", lines: [{ at: 0.5, text: "chance" }] },
+  lag: { label: "lag: agent steps by which attention is behind the ball", lines: [{ at: 0, text: "none" }] },
 };
 const seedsText = (n) => `${n} seed${n === 1 ? "" : "s"}`;
 
@@ -48,7 +55,7 @@ const draw = {
     lines(box, { series, xLabel: "severity (0 = clean game)", yLabel: "score (points a game)", title: `score against severity of ${box.dataset.curve}` });
   },
   learning(box) {
-    lines(box, { series: data.learning, xLabel: "training steps", yLabel: "training score", title: "learning curves" });
+    lines(box, { series: data.learning, xLabel: "training steps", yLabel: "training score (points a game)", title: "learning curves" });
   },
   twin(box) {
     const items = data.twin.map((t) => ({ method: t.method, row: t.variant, value: t[measure][0], low: t[measure][1], high: t[measure][2] }));
@@ -57,21 +64,18 @@ const draw = {
     dots(box, { rows: data.variants, items, form, label: data.measures[measure], lines: [{ at: 0, text: "no change" }], title: "twin evaluation" });
   },
   attention(box) {
-    const own = data.attention.filter((a) => a.metric === metric && (variant === "*" || a.variant === variant));
-    if (!own.length) { box.textContent = `Attention was not measured on ${variant}.`; return; }
-    const name = (a) => variant === "*" ? `${a.object} · ${a.variant}` : a.object;
+    const on = lookedAt(), own = data.attention.filter((a) => a.metric === metric && (on === "*" || a.variant === on));
+    if (!own.length) { box.textContent = `There is no ${metric} on ${on}${metric === "lag" ? ": no map there follows the ball closely enough" : ""}.`; return; }
+    const name = (a) => on === "*" ? `${a.object} · ${a.variant}` : a.object;
     // The ball covers a thousandth of the picture: only the ratio to chance makes objects comparable.
-    const ratio = metric !== "auc", log = (v, chance) => v === null ? null : Math.log2(Math.max(v / chance, 1 / 64));
-    const at = (v, a) => ratio ? (a.chance > 0 ? log(v, a.chance) : null) : v;
+    const ratio = RATIOS.includes(metric), axis = ratioAxis(own), at = (v, a) => ratio ? axis.at(v, a.chance) : v;
     const items = own.map((a) => ({
       method: a.method, row: name(a), value: at(a.value, a), low: at(a.low, a), high: at(a.high, a),
-      tip: `${a.method} on ${a.variant} (${a.view})\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 3))}\nchance ${number(a.chance, 3)}`,
+      tip: `${a.method} on ${a.variant} (${a.view})\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 3))}` + ["chance", "static", "ceiling"].map((k) => a[k] === null ? "" : `\n${k} ${number(a[k], 3)}`).join(""),
     }));
-    const times = (t) => (t < 0 ? "1/" + +(2 ** -t).toFixed(1) : +(2 ** t).toFixed(1)) + "×";
     dots(box, {
-      rows: [...new Set(own.map(name))], items, form: ratio ? times : (v) => number(v, 2), ticks: ratio ? times : short,
-      label: ratio ? `${metric}, as a multiple of chance` : "area under the ROC curve",
-      lines: [{ at: ratio ? 0 : 0.5, text: "chance" }], title: "attention against the truth",
+      rows: [...new Set(own.map(name))], items, title: "attention against the truth",
+      ...(ratio ? { label: `${metric}, as a multiple of chance`, lines: [{ at: 0, text: "chance" }], ticks: axis.text, places: axis.places } : UNITS[metric] || { label: metric }),
     });
   },
 };
@@ -83,8 +87,9 @@ function drawAll() {
 function chooseVariant(value) {
   variant = value;
   for (const select of document.querySelectorAll("select.variant")) select.value = value;
-  for (const row of document.querySelectorAll("tr[data-variant]")) row.hidden = value !== "*" && row.dataset.variant !== value && row.dataset.variant !== "all variants";
-  for (const item of document.querySelectorAll("figure[data-variant]")) item.hidden = value !== "*" && item.dataset.variant !== value;
+  const looked = lookedAt(), shownIn = (node) => node.closest("#attention") ? looked : value;
+  for (const item of document.querySelectorAll("tr[data-variant], figure[data-variant]"))
+    item.hidden = ![item.dataset.variant, "*"].includes(shownIn(item)) && item.dataset.variant !== "all variants";
   // With one variant chosen its column only repeats itself, except beside the mean over all.
   for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness")) {
     const index = [...table.tHead.rows[0].cells].findIndex((c) => c.dataset.key === "variant");
@@ -92,7 +97,12 @@ function chooseVariant(value) {
   }
   const gallery = byId("gallery-empty");
   if (gallery) gallery.hidden = [...document.querySelectorAll("figure[data-variant]")].some((f) => !f.hidden);
-  for (const name of document.querySelectorAll(".chosen")) name.textContent = value === "*" ? "all variants" : value;
+  const instead = byId("attention-instead");
+  if (instead) {
+    instead.hidden = looked === value;
+    instead.textContent = `Attention was not measured on ${value}. This is ${looked}.`;
+  }
+  for (const name of document.querySelectorAll(".chosen")) name.textContent = shownIn(name) === "*" ? "all variants" : shownIn(name);
   drawAll();
 }
 for (const select of document.querySelectorAll("select.variant")) select.addEventListener("change", () => chooseVariant(select.value));

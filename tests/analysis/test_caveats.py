@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reprl.analysis.report import write_report
+from reprl.analysis.report import compose, write_report
+from reprl.analysis.results import collect
 
 
 @pytest.fixture
@@ -80,3 +81,35 @@ def test_the_shares_of_difficulty_can_be_checked_on_the_page(sweep: Path, tmp_pa
     assert hard["best_share"] == pytest.approx(want)
     assert not np.isclose(want, best["retention"])
     assert "Best agent keeps" not in path.read_text()
+
+
+def test_each_variant_shows_the_view_it_has(runs: Path) -> None:
+    for path in runs.glob("*/attention/scores.csv"):
+        table = pd.read_csv(path)
+        views = np.where(table["variant"] == "original", "mask", "gradient")
+        both = table[table["variant"] == "original"].assign(view="gradient", value=9.0)
+        pd.concat([table.assign(view=views), both]).to_csv(path, index=False)
+    _, _, data, _ = compose(collect([runs]))
+    views = {(a["variant"], a["view"]) for a in data["attention"]}
+    assert views == {("original", "mask"), ("green_lines", "gradient")}
+
+
+def test_attention_is_held_against_static_and_ceiling(sweep: Path) -> None:
+    _, tables, data, _ = compose(collect([sweep]))
+    frame = tables["attention"].frame
+    known = frame[frame["metric"] != "lag"]
+    assert np.allclose(known["static"], 0.9 * known["value"])
+    assert set(known["ceiling"]) == {1.0}
+    assert {"Static", "Ceiling"} <= {c.label for c in tables["attention"].columns}
+    assert data["attention"][0]["static"] == pytest.approx(known["static"].iloc[0], rel=1e-5)
+
+
+def test_the_page_opens_with_a_plot_that_shows_trained_methods(runs: Path) -> None:
+    opened = 'value="{}" aria-pressed="true"'
+    assert opened.format("retention") in compose(collect([runs]))[0]
+    for path in runs.glob("ppo-*/evaluation/episodes.csv"):
+        pd.read_csv(path).assign(episode_return=2.0).to_csv(path, index=False)
+    page, _, data, _ = compose(collect([runs]))
+    assert data["points"]["retention"]  # of the scripted players only
+    assert opened.format("gap") in page
+    assert opened.format("retention") not in page

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reprl.analysis.report import write_report
@@ -114,13 +115,66 @@ def test_choosing_a_variant_changes_tables_plots_and_pictures(page: Any) -> None
     choose(page, "diagonals")
     rows = SHOWN.format("#table-gap tbody") + ".map(e => e.dataset.variant)"
     assert set(page.run(rows)) == {"diagonals"}
-    assert page.run(pictures) == []
-    assert page.run("!document.getElementById('gallery-empty').hidden")
     assert page.run("document.querySelector('.chosen').innerText") == "diagonals"
     assert page.run("document.getElementById('variant-one').value") == "diagonals"
     assert "diagonals" in page.run("document.querySelector('[data-plot=slopes]').textContent")
     choose(page, "*")
     assert len(page.run(rows)) == 5 * 8
+
+
+def test_attention_shows_a_variant_it_has_and_says_so(page: Any) -> None:
+    instead = "document.getElementById('attention-instead')"
+    assert page.run(f"{instead}.hidden")
+    choose(page, "diagonals")
+    words = "Attention was not measured on diagonals. This is green_lines."
+    assert page.run(f"{instead}.innerText") == words
+    assert page.run("document.querySelector('#attention .chosen').innerText") == "green_lines"
+    shown = SHOWN.format("#attention") + ".map(e => e.dataset.variant)"
+    assert set(page.run(shown)) == {"green_lines"}
+    assert page.run("document.querySelectorAll('[data-plot=attention] path.mark').length") == 5
+    choose(page, "original")
+    assert page.run(f"{instead}.hidden")
+    assert set(page.run(shown)) == {"original"}
+
+
+TICKS = "[...document.querySelectorAll('[data-plot=attention] .tick:not(.strong)')]"
+BALL = "data.attention.filter(a => a.object === 'ball')"
+
+
+def test_lag_is_drawn_in_steps(page: Any) -> None:
+    page.run("document.querySelector('[data-choice=metric] button[value=lag]').click()")
+    plot = "document.querySelector('[data-plot=attention] {}')"
+    assert page.run(plot.format(".axis") + ".textContent").startswith("lag: agent steps")
+    assert page.run("document.querySelectorAll('[data-plot=attention] path.mark').length") == 1
+    assert "×" not in "".join(page.run(TICKS + ".map(t => t.textContent)"))
+    page.run(f"{BALL}.forEach(a => {{ a.metric = 'energy'; }}); drawAll()")
+    assert "no map there follows" in page.run(plot.format("").strip() + ".textContent")
+
+
+def test_nothing_on_the_object_is_zero_times_chance(page: Any) -> None:
+    page.run(f"{BALL}.forEach(a => {{ a.value = 0; a.low = 0; a.high = 0; }}); drawAll()")
+    labels = page.run(TICKS + ".map(t => t.textContent)")
+    assert labels[0] == "0×"
+    place = TICKS + "[0].getBBox()"
+    middle = page.run(f"{place}.x + {place}.width / 2")
+    mark = "document.querySelector('[data-plot=attention] path.mark').getBBox()"
+    assert page.run(f"{mark}.x + {mark}.width / 2") == pytest.approx(middle, abs=1)
+
+
+def test_labels_of_the_ratio_axis_are_true_and_differ(page: Any) -> None:
+    near = "a.value = a.chance * (0.84 + 0.07 * i); a.low = a.high = null;"
+    page.run(f"data.attention.forEach((a, i) => {{ i %= 6; {near} }}); drawAll()")
+    ticks = page.run(TICKS + ".map(t => [+t.getAttribute('x'), parseFloat(t.textContent)])")
+    assert len(ticks) > 3
+    assert len({label for _, label in ticks}) == len(ticks)
+    chance = page.run(
+        "+document.querySelector('[data-plot=attention] .reference').getAttribute('x1')"
+    )
+    (x0, first), (x1, last) = ticks[0], ticks[-1]
+    assert first < 1 < last
+    for x, label in ticks:  # a logarithmic axis through chance
+        want = np.log(label) / np.log(last / first) * (x1 - x0)
+        assert x - chance == pytest.approx(want, abs=0.5)
 
 
 def test_choosing_what_a_plot_shows(page: Any) -> None:
@@ -139,7 +193,8 @@ def test_methods_switch_on_and_off(page: Any) -> None:
     page.run("document.querySelector('button.chip').click()")
     assert page.run(marks) == 4
     page.run("[...document.querySelectorAll('button.chip')].slice(1, 2).forEach(c => c.click())")
-    assert "switched off" in page.run("document.querySelector('[data-plot=points]').innerText")
+    text = page.run("document.querySelector('[data-plot=points]').innerText")
+    assert "scripted blind_to=distractor have data here, switched off above" in text
 
 
 def test_hovering_shows_the_numbers(page: Any) -> None:
