@@ -52,6 +52,12 @@ class Recording:
         """Attention on the observation's pixels, or on a picture of another size: (N, H, W)."""
         return pixel_maps(self.view, self.cells, size or self.view.network.shape[1:])
 
+    def uniform(self) -> np.ndarray | None:
+        """A map that is the same in all cells, on the observation's pixels (H, W); None if even."""
+        size = self.view.network.shape[1:]
+        found = pixel_maps(self.view, torch.ones_like(self.cells[:1]), size)[0]
+        return None if np.ptp(found) < 1e-4 * found.max() else found
+
     def masks(self) -> dict[str, np.ndarray]:
         """What is where in the observation, per class (N, H, W) bool."""
         if self.objects is None:

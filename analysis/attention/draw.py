@@ -116,12 +116,14 @@ def _caption(recording: Recording, m: int, index: int) -> tuple[str, ...]:
     if recording.objects is None:
         return (clock,)
     maps = pixel_maps(recording.view, recording.cells[index : index + 1], _size(recording))
+    uniform = recording.uniform()
     masks = recording.objects[index].masks(_size(recording))
     words = []
     for name in ("ball", "paddle", "distractor"):
         mask = masks[name][None]
         if mask.any():
-            times = float(energy(maps, mask)[0] / chance("energy", mask)[0])
+            by_chance = chance("energy", mask, uniform=uniform)
+            times = float(energy(maps, mask, uniform)[0] / by_chance[0])
             words.append(f"{name} {times:.1f}x")
     return clock, " · ".join(words)
 
@@ -173,7 +175,7 @@ def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarra
 
 
 LEGEND = (
-    "white box: ball, blue box: paddle; 1x = the attention an area of that size gets by chance; "
+    "white box: ball, blue box: paddle; 1x = what a mask that is the same everywhere puts there; "
     "one heat scale for all moments"
 )
 

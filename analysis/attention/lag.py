@@ -1,4 +1,8 @@
-"""Lag of attention behind the ball: which earlier position of the ball the maps fit best."""
+"""Lag of attention behind the ball: which earlier position of the ball the maps fit best.
+
+The ball is more often in some places at some shifts, which a map that never moves would fit too:
+every shift is compared with what the average map gets at it.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Lag:
-    """The best shift in agent steps, its 95 % interval over games, and AUC by shift."""
+    """The best shift in agent steps, its 95 % interval over games, and AUC gained by shift."""
 
     value: float  # positive: behind; NaN where no shift stands out, so nothing follows the ball
     low: float
     high: float
     shifts: tuple[int, ...]
-    curve: Array  # (S,) mean AUC at each shift
+    curve: Array  # (S,) mean AUC at each shift, above that of the average map
     n_frames: int
 
 
@@ -54,9 +58,13 @@ def ball_lag(
     if not partners:
         return nothing
     table = np.array(partners)  # (F, 1 + S)
-    ranks = pixel_ranks(maps[table[:, 0]])
+    used = maps[table[:, 0]]
+    total = used.sum(axis=(1, 2), keepdims=True)
+    still = (used / np.where(total > 0, total, 1)).mean(axis=0, keepdims=True)  # (1, H, W)
+    ranks, still_ranks = pixel_ranks(used), pixel_ranks(still)
+    there = [ball[table[:, 1 + s]] for s in range(len(shifts))]
     fits = np.stack(
-        [auc_from_ranks(ranks, ball[table[:, 1 + s]]) for s in range(len(shifts))], axis=1
+        [auc_from_ranks(ranks, b) - auc_from_ranks(still_ranks, b) for b in there], axis=1
     )  # (F, S)
     curve = fits.mean(axis=0)
     best = int(curve.argmax())

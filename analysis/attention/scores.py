@@ -1,7 +1,9 @@
 """Accuracy of attention: maps against the masks of what is really on the screen.
 
-Pure functions on arrays of N frames of H x W pixels. A constant map, an all black one included,
-says nothing about where to look and scores exactly chance.
+Pure functions on arrays of N frames of H x W pixels. A mask that is the same in all cells, an all
+black one included, says nothing about where to look and scores exactly chance. On pixels it need
+not be even: cells of a network without padding leave the border out. `uniform` (H, W) is what it
+looks like there, None where it is even.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import cv2
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
 
 from reprl.analysis.statistics import Array, Estimate, estimate
 
@@ -24,26 +26,55 @@ Maps = NDArray[np.floating]
 Masks = NDArray[np.bool_]
 
 
-def energy(maps: Maps, mask: Masks) -> Array:
+def relative(maps: Maps, uniform: Maps | None) -> Maps:
+    """Maps over the uniform one, each with maximum 1: where a mask stands above its own average.
+
+    Rounded to 4 digits, as pixels of equal cells differ by the error of the projection.
+    """
+    if uniform is None:
+        return maps
+    reached = uniform > 1e-30 * uniform.max()
+    ratio = np.divide(maps, uniform, out=np.zeros(maps.shape, np.float32), where=reached)
+    # No cell reaches these pixels: they are neither above nor below the average.
+    ratio[:, ~reached] = maps.sum(axis=(1, 2))[:, None] / uniform.sum()
+    top = ratio.max(axis=(1, 2), keepdims=True)
+    digits, exponent = np.frexp(ratio / np.where(top > 0, top, 1))
+    return np.ldexp(np.round(digits * 2**14) / 2**14, exponent)
+
+
+def energy(maps: Maps, mask: Masks, uniform: Maps | None = None) -> Array:
     """The share of each map's mass inside the mask, (N,); NaN where the mask is empty."""
     flat = np.asarray(maps, float).reshape(len(maps), -1)
     inside = mask.reshape(len(mask), -1)
     total = flat.sum(axis=1)
-    flat = np.where(total[:, None] > 0, flat, 1.0)  # black: as uniform
+    even = 1.0 if uniform is None else uniform.reshape(1, -1)
+    flat = np.where(total[:, None] > 0, flat, even)  # black: as uniform
     share = (flat * inside).sum(axis=1) / flat.sum(axis=1)
     return np.where(inside.any(axis=1), share, np.nan)
 
 
-def pointing(maps: Maps, mask: Masks, tolerance: float = TOLERANCE) -> Array:
+def pointing(
+    maps: Maps, mask: Masks, tolerance: float = TOLERANCE, peaks: sparse.csr_array | None = None
+) -> Array:
     """1 where the maximum lies within `tolerance` pixels of the mask, else 0; (N,).
 
-    Several equal maxima count by the share of them that hit.
+    Several equal maxima count by the share of them that hit. With `peaks` (see `cell_peaks`) the
+    maximum is that of the cells, each at its peak, and not of the pixels.
     """
     near = grown(mask, tolerance).reshape(len(mask), -1)
     flat = np.asarray(maps, float).reshape(len(maps), -1)
-    top = flat >= flat.max(axis=1, keepdims=True) * (1 - 1e-6)
-    hits = (top & near).sum(axis=1) / top.sum(axis=1)
+    hit = near.astype(float) if peaks is None else (peaks @ near.T).T  # (N, H*W or M)
+    level = flat if peaks is None else (peaks @ flat.T).T
+    top = level >= level.max(axis=1, keepdims=True) * (1 - 1e-6)
+    hits = (top * hit).sum(axis=1) / top.sum(axis=1)
     return np.where(near.any(axis=1), hits, np.nan)
+
+
+def cell_peaks(cells: Maps) -> sparse.csr_array:
+    """Where each of the cells (M, H, W) is strongest, (M, H*W), every row summing to 1."""
+    flat = np.asarray(cells, float).reshape(len(cells), -1)
+    top = flat >= flat.max(axis=1, keepdims=True) * (1 - 1e-6)
+    return sparse.csr_array(top / top.sum(axis=1, keepdims=True))
 
 
 def auc(maps: Maps, mask: Masks) -> Array:
@@ -79,12 +110,22 @@ def grown(mask: Masks, tolerance: float) -> Masks:
     return np.stack([cv2.dilate(m.astype(np.uint8), disk) > 0 for m in mask])
 
 
-def chance(metric: str, mask: Masks, tolerance: float = TOLERANCE) -> Array:
-    """What a map that knows nothing gets on average: the area it has to hit, (N,)."""
+def chance(
+    metric: str,
+    mask: Masks,
+    tolerance: float = TOLERANCE,
+    *,
+    uniform: Maps | None = None,
+    peaks: sparse.csr_array | None = None,
+) -> Array:
+    """What a mask that is the same everywhere gets, (N,): for pixels the area it has to hit."""
     if metric == "auc":
         return np.full(len(mask), 0.5)
-    area = grown(mask, tolerance) if metric == "pointing" else mask
-    return area.reshape(len(mask), -1).mean(axis=1)
+    if metric == "pointing":
+        near = grown(mask, tolerance).reshape(len(mask), -1)
+        return near.mean(axis=1) if peaks is None else (peaks @ near.T).mean(axis=0)
+    flat = mask.reshape(len(mask), -1)
+    return flat.mean(axis=1) if uniform is None else flat @ uniform.ravel() / uniform.sum()
 
 
 def ceiling(cells: Maps, mask: Masks) -> Array:
@@ -113,6 +154,7 @@ def attention_scores(
     blocks: NDArray[np.integer],
     *,
     cells: Maps | None = None,
+    uniform: Maps | None = None,
     tolerance: float = TOLERANCE,
 ) -> pd.DataFrame:
     """Scores per object class, a row a class and metric.
@@ -120,6 +162,8 @@ def attention_scores(
     `blocks` (N,) numbers the game each frame is from. `static` is what the average map would
     have got had it never moved: attention that follows an object is above it. `ceiling` is the
     most energy a map made of `cells` (M, H, W) could reach, the finest the mask can point.
+    `uniform` (H, W) is a mask that is the same everywhere: energy is compared with its share of
+    the object, AUC and pointing score the map relative to it, pointing at the cells' peaks.
     Frames in which a class is absent do not count; a class that never appears has no rows.
     """
     maps = np.asarray(maps, np.float32)
@@ -127,17 +171,22 @@ def attention_scores(
     _check(maps, masks, blocks)
     total = maps.sum(axis=(1, 2), keepdims=True)
     still = (maps / np.where(total > 0, total, 1)).mean(axis=0, keepdims=True)  # (1, H, W)
-    ranks, still_ranks = pixel_ranks(maps), pixel_ranks(still)
+    above, still_above = relative(maps, uniform), relative(still, uniform)
+    ranks, still_ranks = pixel_ranks(above), pixel_ranks(still_above)
+    peaks = None if cells is None else cell_peaks(cells)
     rows = []
     for name in [c for c in CLASSES if c in masks]:
         present = masks[name].any(axis=(1, 2))
         if not present.any():
             continue
         mask, here = masks[name][present], maps[present]
-        fixed = np.broadcast_to(still, here.shape)
+        fixed, fixed_above = (np.broadcast_to(m, here.shape) for m in (still, still_above))
         scored = {
-            "energy": (energy(here, mask), energy(fixed, mask)),
-            "pointing": (pointing(here, mask, tolerance), pointing(fixed, mask, tolerance)),
+            "energy": (energy(here, mask, uniform), energy(fixed, mask, uniform)),
+            "pointing": (
+                pointing(above[present], mask, tolerance, peaks),
+                pointing(fixed_above, mask, tolerance, peaks),
+            ),
             "auc": (auc_from_ranks(ranks[present], mask), auc_from_ranks(still_ranks, mask)),
         }
         for metric, (values, unmoved) in scored.items():
@@ -147,7 +196,8 @@ def attention_scores(
             limit = 1.0
             if metric == "energy" and cells is not None:
                 limit = float(ceiling(cells, mask).mean())
-            guess = float(chance(metric, mask, tolerance).mean())
+            known = chance(metric, mask, tolerance, uniform=uniform, peaks=peaks)
+            guess = float(known.mean())
             low, high = np.clip([found.low, found.high], 0, 1)  # a t interval knows no limits
             numbers = (found.value, low, high, guess, float(np.nanmean(unmoved)), limit)
             counts = {"n_frames": int(present.sum()), "n_games": found.n_seeds}

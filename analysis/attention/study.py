@@ -28,7 +28,7 @@ from reprl.analysis.attention.faithfulness import (
 )
 from reprl.analysis.attention.lag import ball_lag
 from reprl.analysis.attention.masked_play import masked_returns
-from reprl.analysis.attention.scores import TOLERANCE, attention_scores
+from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
 from reprl.envs.vector import VariantSpec
@@ -100,17 +100,22 @@ def mask_labels(cells: Tensor, raw: Tensor | None = None) -> list[str]:
 
 
 def _scores(recording: Recording) -> pd.DataFrame:
-    maps, masks = recording.maps(), recording.masks()
+    maps, masks, uniform = recording.maps(), recording.masks(), recording.uniform()
     size = recording.view.network.shape[1:]
     table = attention_scores(
         maps,
         masks,
         recording.blocks,
         cells=recording.view.basis(size),
+        uniform=uniform,
         tolerance=TOLERANCE * size[0] / 84,
     )
     lag = ball_lag(
-        maps, masks["ball"], recording.blocks, recording.times, every=recording.view.every
+        relative(maps, uniform),
+        masks["ball"],
+        recording.blocks,
+        recording.times,
+        every=recording.view.every,
     )
     if np.isfinite(lag.value):
         row = {"object": "ball", "metric": "lag", "value": lag.value, "low": lag.low}

@@ -140,7 +140,9 @@ def test_lag_is_found(late):
     found = ball_lag(maps, ball, blocks, times)
     assert found.value == late
     assert found.low <= late <= found.high
-    assert found.curve[found.shifts.index(late)] == pytest.approx(1.0)
+    gain = found.curve[found.shifts.index(late)]
+    assert gain == found.curve.max()
+    assert gain > np.median(found.curve) + 0.1
 
 
 def test_no_lag_where_nothing_follows_the_ball():
