@@ -80,7 +80,10 @@ def contact_sheet(
         pen.text((x, y + _HEADING + 2), title, _SOFT, ImageFont.load_default(17))
         sheet.paste(panel, (x, y + _HEADING + _LABEL))
     # 256 colours are enough for a sheet and make the file smaller.
-    sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    try:
+        sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from error
     return path
 
 

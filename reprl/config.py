@@ -76,7 +76,7 @@ class Config:
     seed: int = field(metadata={"range": Range(0, 2**31 - 1)})
     mode: str = field(metadata={"choices": ("plain", "fast")})
     device: str
-    threads: int = field(metadata={"range": Range(1, 1024)})
+    threads: int = field(metadata={"range": Range(1, 256)})
     checkpoint: Checkpoint
     eval: Eval
     log: Log
@@ -114,6 +114,9 @@ class Config:
             found.append(
                 f"total_steps={self.total_steps} is less than one rollout of {self.rollout} steps."
             )
+        cores = len(os.sched_getaffinity(0))
+        if self.threads > cores:
+            found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
         batch = self.algo.get("batch_size")
         if batch and self.rollout % batch:
             found.append(
@@ -137,8 +140,12 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
         was = declared.get(key)
-        if isinstance(was, int | float) and not isinstance(was, bool) and value is not None:
-            number_of(key, value)
+        if isinstance(was, bool) and not isinstance(value, bool):
+            raise UserError(f"{key}={value} must be true or false.")
+        if isinstance(was, int | float) and not isinstance(was, bool):
+            number_of(key, "null" if value is None else value)
+        if value is None and any(other.startswith(f"{key}.") for other in declared):
+            raise UserError(f"{key}=null must be a number or a schedule.")
     return check(values)
 
 
@@ -154,6 +161,11 @@ def check(values: Mapping[str, Any]) -> Config:
         values["threads"] = len(os.sched_getaffinity(0))
     for part in PARTS:
         values[part] = _part(part, values.get(part))
+        chosen = (values.get("choices") or {}).get(part)
+        if not values[part] and isinstance(chosen, str) and chosen != "none":
+            raise UserError(f"{part}={chosen} names nothing to build: its YAML needs a _target_.")
+    if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
+        values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     config: Config = _build(Config, values, "")
     _check_batches(config)
     _check_variants(config)

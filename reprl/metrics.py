@@ -144,6 +144,22 @@ def gap_of(rows: list[dict[str, Any]]) -> float | None:
     return clean - sum(others) / len(others) if clean is not None and others else None
 
 
+def evaluated_gap(folder: Path) -> float | None:
+    """Clean minus the mean of the other variants, in the newest checkpoint's evaluated games."""
+    try:
+        rows = read_rows(folder / "evaluation" / "episodes.csv")
+        newest = max((int(row["step"]) for row in rows), default=None)
+        games: dict[str, list[float]] = {}
+        for row in rows:
+            if int(row["step"]) == newest:
+                games.setdefault(row["variant"], []).append(float(row["episode_return"]))
+    except (OSError, ValueError, LookupError):  # damaged
+        return None
+    means = {variant: sum(scores) / len(scores) for variant, scores in games.items()}
+    clean = means.pop("original", None)
+    return clean - sum(means.values()) / len(means) if clean is not None and means else None
+
+
 def _last(rows: list[dict[str, Any]], key: str) -> float | None:
     found = [float(r[key]) for r in rows if r.get(key)]
     return found[-1] if found and found[-1] == found[-1] else None

@@ -36,6 +36,8 @@ def publish(runs: Sequence[RunFolder], place: Path, target: Path) -> list[Path]:
     """Copy runs below `place` to `target`, each under its own name; the copies' folders."""
     if target.resolve() == place.resolve() or place.resolve() in target.resolve().parents:
         raise UserError(f"export={target} lies in {place}: choose a folder outside of it.")
+    if any(part.is_file() for part in (target, *target.parents)):
+        raise UserError(f"export={target} is no folder: a file of that name is in the way.")
     copies = []
     for run in runs:
         inside = run.path.relative_to(place) if run.path != place else Path(run.path.name)

@@ -5,13 +5,15 @@ The Hydra application and plain Python scripts build their parts from the same f
 
 from __future__ import annotations
 
+import importlib
+import traceback
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from hydra.utils import get_object
 from omegaconf import OmegaConf
 
+from reprl.blame import described
 from reprl.errors import UserError, unknown
 
 Spec = str | Mapping[str, Any]
@@ -44,12 +46,16 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
 
 def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     """Call the spec's `_target_` with its other keys; nested specs are left to the target."""
-    arguments = {k: v for k, v in spec.items() if k != "_target_"}
+    path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
+    module, _, name = str(path).rpartition(".")
     try:
-        target = get_object(spec["_target_"])
+        target = getattr(importlib.import_module(module), name)
     except Exception as error:
-        raise UserError(f"{group}: cannot import _target_ '{spec['_target_']}': {error}") from error
+        raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
     try:
         return target(**extra, **arguments)
     except TypeError as error:
-        raise UserError(f"{group} '{spec['_target_']}': {error}.") from error
+        # arguments that do not fit are refused where a constructor is called, not deeper inside
+        if traceback.extract_tb(error.__traceback__)[-1].name not in ("build", "__init__"):
+            raise
+        raise UserError(f"{group} '{path}': {error}.") from error

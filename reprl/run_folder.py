@@ -9,14 +9,12 @@ import fcntl
 import json
 import os
 import platform
-import re
 import secrets
 import shutil
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -25,12 +23,11 @@ from typing import IO, Any
 import yaml
 
 from reprl import __version__
-from reprl.config import Config, check, counted
+from reprl.config import Config, check
 from reprl.disk import write_atomically
 from reprl.errors import UserError, nearest
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
-ABSENT = object()  # a key that only one of two runs has
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 
 
@@ -62,14 +59,26 @@ class RunFolder:
 
     def config(self) -> Config:
         """The resolved configuration the run was started with."""
+        values = self.settings()
+        self.find_user_code()
+        try:
+            return check({**values, "run_dir": None})
+        except UserError as error:
+            raise UserError(f"{self.config_file}: {error}") from error
+
+    def settings(self) -> dict[str, Any]:
+        """What config.yaml holds, unchecked."""
         try:
             values = yaml.safe_load(self.config_file.read_text())
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"cannot read {self.config_file}: {error}") from error
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f": line {mark.line + 1} is wrong" if mark else ""
+            raise UserError(f"{self.config_file} is not YAML{where}.") from error
         if not isinstance(values, dict):
             raise UserError(f"{self.config_file} does not hold a configuration.")
-        self.find_user_code()
-        return check({**values, "run_dir": None})
+        return values
 
     def record(self) -> dict[str, Any]:
         """What run.json holds."""
@@ -86,7 +95,7 @@ class RunFolder:
 
     def status(self) -> str:
         """The status in run.json; a run that says running but has no process was killed."""
-        status = str(self.record().get("status"))
+        status = str(self.record().get("status") or "unknown")
         if status == "running":
             try:
                 self.lock().close()
@@ -193,72 +202,21 @@ def check_writable(config: Config) -> None:
         raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from None
 
 
-def previous(folder: RunFolder) -> RunFolder | None:
-    """The latest other run of the same experiment in the same place."""
-    ours = folder.record()
-    found = []
-    for other in runs_in(folder.path.parent):
-        if other.path != folder.path:
-            record = other.record()
-            if record.get("experiment") == ours.get("experiment"):
-                found.append((str(record.get("started")), other))
-    return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
 def runs_in(place: Path) -> list[RunFolder]:
     """Every run folder directly or one level below a place (a sweep), oldest first."""
-    if not place.is_dir():
-        return []
-    files = [*place.glob("run.json"), *place.glob("*/run.json"), *place.glob("*/*/run.json")]
-    found = [RunFolder(f.parent) for f in files if not f.parent.name.startswith(".")]
-    found = [r for r in found if r.config_file.exists() and _readable(r)]
+    found = [r for r in _folders_in(place) if _readable(r)]
     return sorted(found, key=lambda run: (str(run.record().get("started")), run.path.name))
 
 
-def differences(a: RunFolder, b: RunFolder) -> list[tuple[str, str, str]]:
-    """The keys that count in which two runs differ: (key, a's value, b's value), as text."""
-    ours, theirs = (counted(yaml.safe_load(f.config_file.read_text())) for f in (a, b))
-    return list(_differing(ours, theirs, ""))
+def damaged_in(place: Path) -> list[RunFolder]:
+    """Run folders at the same places whose run.json cannot be read."""
+    return [r for r in _folders_in(place) if not _readable(r)]
 
 
-def _differing(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str
-) -> Iterator[tuple[str, str, str]]:
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
-        old, new = ours.get(key, ABSENT), theirs.get(key, ABSENT)
-        if old == new:
-            continue
-        if _same_kind(old, new):
-            yield from _differing(old, new, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", compact(old), compact(new)
-
-
-def _same_kind(old: Any, new: Any) -> bool:
-    """Whether two values are sections, parts of one class or schedules of one kind."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old and new):
-        return False
-    return all(old.get(name) == new.get(name) for name in ("_target_", "kind"))
-
-
-def compact(value: Any) -> str:
-    """A value in few words: Cutout(size=12), linear(start=0.001, end=0), none for an empty part."""
-    if value is ABSENT:
-        return "-"
-    if value is None or value == {}:
-        return "none"
-    if isinstance(value, list):
-        return ", ".join(map(compact, value)) or "none"
-    if not isinstance(value, Mapping):
-        return str(value)
-    name = str(value.get("_target_") or value.get("kind") or "")
-    inside = {k: v for k, v in value.items() if k not in ("_target_", "kind")}
-    # brackets tell a list of values from the next setting
-    words = [
-        f"{k}=[{compact(v)}]" if isinstance(v, list) and v else f"{k}={compact(v)}"
-        for k, v in inside.items()
-    ]
-    return f"{re.split('[.:]', name)[-1]}({', '.join(words)})"
+def _folders_in(place: Path) -> list[RunFolder]:
+    files = [f for depth in ("", "*/", "*/*/") for f in sorted(place.glob(f"{depth}run.json"))]
+    found = [RunFolder(f.parent) for f in files if not f.parent.name.startswith(".")]
+    return [r for r in found if r.config_file.exists()]
 
 
 def versions() -> dict[str, str]:

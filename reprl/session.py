@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from reprl import checkpoint
+from reprl.comparison import differences, previous
 from reprl.config import Config
+from reprl.errors import UserError
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import TensorBoardSink, WandbSink
 from reprl.metrics import Averages, CsvSink, Sink, read_rows
 from reprl.progress import PARTS, Moment, Progress, alarms
-from reprl.run_folder import RunFolder, differences, previous
+from reprl.run_folder import RunFolder
 from reprl.seeding import stream_seed
 
 if TYPE_CHECKING:
@@ -68,9 +70,12 @@ class Session:
         self.progress.say(f"{self.folder.path}")
         for warning in self.config.warnings():
             print(f"WARNING: {warning}", file=sys.stderr)
-        before = previous(self.folder)
-        changed = differences(before, self.folder) if before else []
-        if before and changed and self.config.progress != "off":
+        before, changed = None, []
+        if self.config.progress != "off":
+            with suppress(UserError):  # a damaged neighbour is no reason to stop
+                before = previous(self.folder)
+                changed = differences(before, self.folder) if before else []
+        if before and changed:
             table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
             for key, old, new in changed:
                 table.add_row(*map(escape, (key, old, new)))

@@ -20,6 +20,7 @@ from stable_baselines3.common.logger import Logger
 
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
+from reprl.blame import blamed
 from reprl.config import Config, parent_of
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError
@@ -43,7 +44,8 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
     """Train a new run; its folder appears only once everything has been built."""
     env = make_env(config)
     try:
-        model = make_model(config, env)
+        with blamed(python_path):
+            model = make_model(config, env)
         if config.parent is not None:
             branch(model, config)
         folder = create(config, command=command, python_path=python_path, **extra)

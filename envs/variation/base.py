@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from reprl.blame import described
 from reprl.envs.objects import Objects
 from reprl.errors import UserError, unknown
 
@@ -147,8 +148,8 @@ def load_object(path: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"variant '{path}' cannot be imported: {error}.") from error
+    except Exception as error:
+        raise UserError(f"variant '{path}' cannot be imported: {described(error)}") from error
     return found
 
 
@@ -226,9 +227,12 @@ def _from_mapping(spec: Mapping[str, Any]) -> Variant:
 
 def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
     """A user's object: a Variant, an Effect class, or a function that returns a Variant."""
+    from reprl.envs.trial import attempt
+
     if isinstance(thing, Variant):
         if parameters:
             raise UserError(f"variant '{path}' is complete and takes no {sorted(parameters)}.")
+        attempt(thing)
         return thing
     if isinstance(thing, type) and issubclass(thing, Effect):
         accepted = _accepted(thing)
@@ -248,7 +252,9 @@ def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
             help=inspect.getdoc(thing) or "",
             effects=(Part(path, parameters),),
         )
-        found.build()  # wrong parameters are an error here, not in a worker process
+        attempt(
+            found
+        )  # what is wrong is said here, not in a worker process in the middle of a game
         return found
     if callable(thing):
         try:

@@ -34,6 +34,7 @@ from reprl.algorithms.resumable import Resumable
 from reprl.algorithms.specs import Auxiliary, Specs, resolve
 from reprl.algorithms.update import Coefficients, Update
 from reprl.algorithms.watch import watch
+from reprl.encoders.base import Encoder
 from reprl.errors import UserError, unknown
 from reprl.instruments import MaskMonitor
 from reprl.schedules import is_spec, schedule
@@ -123,6 +124,8 @@ class Agent(Resumable):
                 "augmentation changes: the rollout's policy saw the pictures as they were.",
                 stacklevel=4,
             )
+        if isinstance(self.policy.features_extractor, Encoder):
+            self.policy.features_extractor.check()
         if self.mode == "fast":
             keep_memory()
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

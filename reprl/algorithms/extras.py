@@ -6,7 +6,7 @@ SB3 uses, so an extra whose weight is 0 leaves the policy's parameters as stock 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -92,8 +92,15 @@ class Extras:
             raise UserError(
                 f"auxiliary '{name}' must build an AuxiliaryLoss, got {type(loss).__name__}."
             )
-        if not name.isidentifier() or hasattr(self.losses, name):
+        if not name.isidentifier():
             raise UserError(f"auxiliary name '{name}' must be a plain word such as 'contrastive'.")
+        if hasattr(self.losses, name):
+            raise UserError(f"auxiliary '{name}' needs another name: every torch module has that.")
+        if not loss.weights:
+            raise UserError(
+                f"auxiliary '{name}' has no terms: its __init__ must call "
+                "self.declare('a term', coef=...) for each that forward() returns."
+            )
         self.losses[name] = loss
         for term in loss.weights:
             public = term if term not in self._terms else f"{name}_{term}"
@@ -139,7 +146,13 @@ class Extras:
         before = self.state(), {k: v.clone() for k, v in self.losses.state_dict().items()}
         self.policy.set_training_mode(False)
         with torch.random.fork_rng(devices=[]):
-            observations, actions = self.augment(observations, zeros.long())
+            augmented, actions = self.augment(observations, zeros.long())
+            if augmented.shape != observations.shape or augmented.dtype != torch.uint8:
+                raise UserError(
+                    f"augmentation '{type(self.augmentation).__name__}' makes {augmented.dtype} of "
+                    f"shape {tuple(augmented.shape)} out of uint8 {tuple(observations.shape)}."
+                )
+            observations = augmented
             if self.losses:
                 evaluation = evaluate(self.policy, observations, actions)
                 place = zeros.long()
@@ -230,6 +243,11 @@ class Extras:
                 if not begun:
                     continue
                 found = loss(replace(batch, wanted=begun), self.encoder)
+                if not isinstance(found, Mapping):
+                    raise UserError(
+                        f"auxiliary '{name}' must return a dict of terms such as "
+                        f"{{'{min(begun)}': loss}}, got {type(found).__name__}."
+                    )
                 if not begun <= set(found) <= set(public):
                     raise UserError(
                         f"auxiliary '{name}' computes the terms {sorted(found)}, but has weights "

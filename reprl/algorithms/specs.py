@@ -70,9 +70,9 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         named: list[tuple[str, Any]] = [(auxiliary, auxiliary)]
     elif isinstance(auxiliary, Mapping):
         single = "_target_" in auxiliary
-        named = [(_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
+        named = [(name_of(auxiliary), auxiliary)] if single else list(auxiliary.items())
     elif isinstance(auxiliary, Sequence):
-        named = [(_name(spec), spec) for spec in auxiliary]
+        named = [(name_of(spec), spec) for spec in auxiliary]
     else:
         raise UserError(f"auxiliary must be a name, a mapping or a list, got {auxiliary!r}.")
     found: dict[str, dict[str, Any]] = {}
@@ -84,7 +84,8 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _name(spec: registry.Spec) -> str:
+def name_of(spec: registry.Spec) -> str:
+    """A part's own word: its name, or its class in lower case."""
     if isinstance(spec, str):
         return spec
     return str(spec.get("_target_", "none")).rpartition(".")[2].lower()

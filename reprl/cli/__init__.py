@@ -62,6 +62,8 @@ def dispatch(arguments: list[str]) -> int:
         raise UserError(
             f"there is no command '{name}': choose from {', '.join(found)}.{nearest(name, found)}"
         )
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # the user's own parts, after everything that is installed
     return int(importlib.import_module(f"reprl.cli.{name}").run(rest))
 
 

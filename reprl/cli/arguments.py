@@ -134,6 +134,8 @@ def _folder(command: str, argument: str, keys: Mapping[str, Key], folders: Folde
     path = Path(argument).expanduser()
     if folders == "none":
         raise UserError(f"reprl {command} takes no folder, got '{argument}': {_offer('', keys)}")
+    if path.is_file():
+        raise UserError(f"'{argument}' is a file: reprl {command} takes a folder.")
     if not path.is_dir():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise UserError(f"there is no folder '{argument}'.{nearest(path.name, siblings)}")

@@ -16,11 +16,12 @@ def run(arguments: list[str]) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from reprl.run_folder import differences, open_run
+    from reprl.comparison import differences
+    from reprl.run_folder import open_run
 
     a, b = (open_run(folder) for folder in folders)
     changed = differences(a, b)
-    ours, theirs = a.record()["versions"], b.record()["versions"]
+    ours, theirs = (folder.record().get("versions") or {} for folder in (a, b))
     for name in sorted({*ours, *theirs}):
         if ours.get(name) != theirs.get(name):
             changed.append((f"version of {name}", ours.get(name, "-"), theirs.get(name, "-")))

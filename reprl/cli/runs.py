@@ -1,4 +1,4 @@
-"""`reprl runs [DIR]`: what ran, oldest first, with its status, score and gap on validation.
+"""`reprl runs [DIR]`: what ran, oldest first, with its status, score and gap.
 
 With `export=` the runs listed are also copied, small and without traces of this machine.
 """
@@ -30,16 +30,19 @@ Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, it
 def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
-    from reprl.run_folder import runs_in
+    from reprl.run_folder import damaged_in, runs_in
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
+    for damaged in damaged_in(place):
+        print(f"note: {damaged.path} is left out: its run.json cannot be read.")
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
     if values["match"]:
         found = [entry for entry in found if values["match"] in entry[0].path.name]
     if not found:
-        print(f"no runs in {place}")
+        asked = [f"{k}={values[k]}" for k in ("status", "match") if values[k]]
+        print(f"no runs in {place}" + (f" with {' and '.join(asked)}" if asked else ""))
         return 0
     show(found, place)
     if values["export"]:
@@ -53,18 +56,19 @@ def show(found: Found, place: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from reprl.metrics import progress_of
+    from reprl.metrics import evaluated_gap, progress_of
 
     rows = []
     for folder, record, status in found:
-        step, score, gap = progress_of(folder.path)
+        step, score, validation = progress_of(folder.path)
+        evaluated = evaluated_gap(folder.path)
         values = (
             str(folder.path.relative_to(place) if folder.path != place else place.name),
             str(record.get("started") or "")[:16].replace("T", " "),
             status,
             f"{max(step, int(record.get('step') or 0)):,}",
             _number(record.get("score") if score is None else score),
-            _number(gap),
+            _number(validation if evaluated is None else evaluated),
             _best(record.get("best")),
             str(record.get("reason") or ""),
         )

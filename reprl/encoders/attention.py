@@ -104,6 +104,11 @@ class Attention(KeepsOwnWeights):
             mask = self.mask(self.branch(each)).reshape(*images.shape[:2], *self.grid.shape)
         else:
             mask = self.mask(self.branch(images))
+        if mask.dim() != 4 or mask.shape[2:] != self.grid.shape:
+            raise UserError(
+                f"{type(self.mask).__name__} gives a mask of shape {tuple(mask.shape)}, "
+                f"but (batch, masks, {self.grid.shape[0]}, {self.grid.shape[1]}) is needed."
+            )
         if self.mask.bounded:
             return self.floor + (1 - self.floor) * mask, mask
         return mask, mask / mask.amax(dim=(2, 3), keepdim=True).clamp(min=1e-8)

@@ -12,6 +12,8 @@ import torch
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
+from reprl.errors import UserError
+
 
 def as_images(
     observations: Tensor, layout: torch.memory_format = torch.contiguous_format
@@ -59,6 +61,20 @@ class Encoder(BaseFeaturesExtractor):
         # `project` keeps mass; a mask that is all ones shows its brightest pixel fully.
         full = self.project(torch.ones_like(attention[:1]), size)
         return self.project(attention, size) / full.amax(dim=(2, 3), keepdim=True)
+
+    def check(self) -> None:
+        """Encode one black image: a wrong encoder should fail now, not in the first rollout."""
+        name, width = type(self).__name__, self.features_dim
+        with torch.random.fork_rng(devices=[]):
+            output = self.dry_output()
+        if not isinstance(output, EncoderOutput):
+            kind = type(output).__name__
+            raise UserError(f"{name}.encode() must return an EncoderOutput, got {kind}.")
+        if output.features.shape != (1, width):
+            raise UserError(
+                f"{name}.encode() gives features of shape {tuple(output.features.shape)} for one "
+                f"image, but its features_dim asks for (1, {width})."
+            )
 
     @torch.no_grad()
     def dry_output(self) -> EncoderOutput:

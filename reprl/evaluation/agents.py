@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from reprl.algorithms.specs import name_of
 from reprl.envs import ScriptedAgent, Variant
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
@@ -97,9 +98,11 @@ class ModelAgent:
             )
         name = type(model).__name__.lower()
         seed = getattr(model, "seed", None)
+        parts = _parts_of(model)
         self.labels = labels_of(
-            name,
+            "-".join([name, *(part for part in parts.values() if part != "none")]),
             algo=name,
+            **parts,
             train_seed=-1 if seed is None else int(seed),
             step=int(getattr(model, "num_timesteps", 0)),
         ) | (labels or {})
@@ -177,6 +180,20 @@ def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
         )
     agent: Agent = thing
     return agent
+
+
+def _parts_of(model: Any) -> dict[str, str]:
+    """What a model made in a script is built of, as far as it says: an SB3 model says nothing."""
+    specs = getattr(model, "specs", None)
+    if specs is None:
+        return {}
+    encoder = specs.encoder or {}
+    return {
+        "encoder": name_of(encoder),
+        "attention": name_of(encoder.get("attention") or {}),
+        "auxiliary": "+".join(specs.auxiliary) or "none",
+        "augmentation": name_of(specs.augmentation or {}),
+    }
 
 
 def labels_of(method: str, **known: Any) -> dict[str, Any]:

@@ -42,6 +42,14 @@ BAD = [
     ("algo.vf_coef=inf", "algo.vf_coef=inf must be a finite number", ""),
     ("algo.gamma=high", "algo.gamma=high is not a number", ""),
     ("encoder.features_dim=big", "encoder.features_dim=big is not a number", ""),
+    ("algo.normalize_advantage=off", "algo.normalize_advantage=off must be true or false", ""),
+    ("algo.compile=3", "algo.compile=3 must be true or false", ""),
+    ("algo.gamma=null", "algo.gamma=null is not a number", ""),
+    ("algo.n_steps=null", "algo.n_steps=null is not a number", ""),
+    ("algo.batch_size=null", "algo.batch_size=null is not a number", ""),
+    ("algo.learning_rate=null", "algo.learning_rate=null must be a number or a schedule", ""),
+    ("env.game=warlords", "unknown game 'warlords'", ""),
+    ("threads=1000", "threads=1000 must be at least 1 and at most 256", ""),
     ("total_steps=many", "total_steps=many is not a number", ""),
     ("total_steps=nan", "total_steps=nan must be a finite number", ""),
     ("total_steps=0", "total_steps=0 must be at least 1", ""),
@@ -98,6 +106,53 @@ def test_an_output_folder_that_cannot_be_used_is_refused(
         ("/proc/nothing", "cannot be written"),
     ):
         assert main(["train", *CPU, f"run_dir={tmp_path / folder}"]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_one_variant_needs_no_brackets_and_too_many_threads_are_said() -> None:
+    config = load(["eval.variants=green_lines", "device=cpu", "threads=255"])
+    assert config.eval.variants == ["green_lines"]
+    assert any(w.startswith("threads=255 on ") for w in config.warnings())
+    assert load(["algo.clip_range_vf=null", *CPU]).algo["clip_range_vf"] is None
+
+
+def test_a_damaged_neighbour_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stands where the launch looks for the previous run, and where `reprl runs` lists them."""
+    monkeypatch.chdir(tmp_path)
+    for name, settings, record in (
+        ("yaml", "hello: [", "{}"),
+        ("empty", "", "{}"),
+        ("json", "algo: {}", "{"),
+    ):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(settings)
+        (folder / "run.json").write_text(record)
+    small = ["total_steps=8", "algo.n_steps=4", "env.n_envs=2", "algo.batch_size=4", "eval.every=0"]
+    assert main(["train", *CPU, *small]) == 0
+    capsys.readouterr()
+    assert main(["runs"]) == 0
+    listed = capsys.readouterr().out
+    assert "note: runs/json is left out: its run.json cannot be read." in listed
+    assert "finished" in listed
+    assert main(["runs", "match=zzz"]) == 0
+    assert "no runs in runs with match=zzz" in capsys.readouterr().out
+    (fine,) = (tmp_path / "runs").glob("*_s0*")
+    for name, says in (("yaml", "is not YAML: line 1 is wrong"), ("empty", "does not hold a con")):
+        assert main(["diff", str(fine), f"runs/{name}"]) == 2
+        assert main(["evaluate", f"runs/{name}"]) == 2
+        error = capsys.readouterr().err
+        assert error.count(says) == 2
+        assert error.count("\n") == 2
+    (tmp_path / "file").write_text("")
+    for arguments, says in (
+        (["runs", "runs", "export=file"], "a file of that name is in the way"),
+        (["evaluate", "file"], "'file' is a file: reprl evaluate takes a folder"),
+        (["preview", "variant=original", "output=/proc/x.png"], "cannot be written"),
+    ):
+        assert main(arguments) == 2
         assert says in capsys.readouterr().err
 
 

@@ -117,3 +117,18 @@ def test_of_long_metrics_only_the_curves_are_kept(tmp_path: Path, monkeypatch: A
 )
 def test_only_absolute_paths_are_cut(text: str, left: str) -> None:
     assert publish.scrub({"key": [text]}) == {"key": [left]}
+
+
+def test_the_gap_is_that_of_the_games_played_with_the_newest_checkpoint(
+    tmp_path: Path, capsys: Any
+) -> None:
+    run = a_run(tmp_path / "runs" / "one")
+    games = run.path / "evaluation" / "episodes.csv"
+    games.parent.mkdir()
+    rows = [
+        *("100,original,50", "100,green_lines,0"),  # an older checkpoint
+        *("200,original,10", "200,original,12", "200,green_lines,2", "200,diagonals,4"),
+    ]
+    games.write_text("step,variant,episode_return\n" + "\n".join(rows) + "\n")
+    assert main(["runs", str(tmp_path / "runs")]) == 0
+    assert " 8.0" in capsys.readouterr().out  # 11 - (2 + 4) / 2

@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from reprl.cli import main
+from reprl.comparison import differences
 from reprl.config import load
-from reprl.run_folder import RunFolder, create, differences
+from reprl.run_folder import RunFolder, create
 
 
 def folder(path: Path, config: dict[str, Any]) -> RunFolder:
