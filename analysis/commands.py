@@ -1,38 +1,128 @@
-"""The commands that make the same runs, games and report again."""
+"""The commands that make the same runs, games, measurements and report again."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pandas as pd
 
 from reprl.analysis.gap import prepare
-from reprl.analysis.naming import is_baseline
+from reprl.analysis.measured import last_step
+from reprl.analysis.naming import is_baseline, parts_of, variant_label
 from reprl.analysis.results import Results
+from reprl.analysis.tables import as_number
 from reprl.analysis.tidy import protocols
+from reprl.analysis.training_commands import training
 
 
-def commands(results: Results, variants: list[str], out: str) -> list[str]:
-    """Report first, then evaluation, then every distinct training command as it was recorded."""
-    folders = " ".join(shlex.quote(str(f)) for f in results.folders)
-    target = "" if out == "report" else f" {shlex.quote(f'out={out}')}"
-    lines = [f"reprl report {folders}{target}"]
-    if not results.episodes.empty:
-        games = prepare(results.episodes)
-        games = games[~games["method"].map(is_baseline)]
-        if len(games):
-            count = int(games.groupby(["run", "variant"]).size().max())
-            names = ",".join(v for v in dict.fromkeys(games["variant"]))
-            greedy, sticky = protocols(games).iloc[0]  # all have the same
-            how = f"{' deterministic=true' * greedy}{f' sticky={sticky:g}' if sticky else ''}"
-            for folder in results.folders:
-                place = shlex.quote(str(folder))
-                lines.append(
-                    f"reprl evaluate {place} variants={shlex.quote(names)} episodes={count}{how}"
-                )
-    trained = [_text(r.record.get("command")) for r in results.runs]
-    return lines + list(dict.fromkeys(c for c in trained if c))
+def commands(results: Results, out: str) -> list[str]:
+    """Report first, then evaluation, twins and attention, then what trained the runs."""
+    target = [] if out == "report" else [f"out={out}"]
+    lines = [_line("report", *map(str, results.folders), *target)]
+    for folder in results.folders:
+        lines += [*_evaluations(results, folder), *_twins(results, folder)]
+        lines += _attention(results, folder)
+    return lines + training(results.runs, results.warnings)
 
 
-def _text(command: object) -> str:
-    if isinstance(command, list):
-        return shlex.join(str(c) for c in command)
-    return str(command) if command else ""
+def _line(*words: str) -> str:
+    return shlex.join(["reprl", *(w for w in words if w)])
+
+
+def _below(frame: pd.DataFrame, results: Results, folder: Path) -> pd.DataFrame:
+    """The rows of trained agents in the folder; of a run nobody knows, it may be in any."""
+    root = folder.resolve()
+    elsewhere = {r.name for r in results.runs if not r.path.resolve().is_relative_to(root)}
+    return frame[~frame["run"].isin(elsewhere) & ~frame["method"].map(is_baseline)]
+
+
+def _protocol(frame: pd.DataFrame, seed: float) -> list[str]:
+    """Seed, greediness and stickiness, where they are not the usual ones; all rows share them."""
+    greedy, sticky = protocols(frame).iloc[0]
+    return [
+        f"seed={seed:.0f}" if seed > 0 else "",
+        "deterministic=true" if greedy else "",
+        f"sticky={sticky:g}" if sticky else "",
+    ]
+
+
+def _batches(frame: pd.DataFrame) -> Iterator[tuple[float, int, list[str]]]:
+    """(seed, rows a run and variant, variants): what one command each has measured."""
+    seeds = pd.to_numeric(frame.get("eval_seed", pd.Series(0, frame.index)), errors="coerce")
+    for seed, part in frame.groupby(seeds.fillna(0)):
+        sizes = part.groupby(["variant", "run"], sort=False).size().groupby("variant", sort=False)
+        counts = sizes.max()
+        for count in dict.fromkeys(counts):
+            yield as_number(seed), int(count), [str(v) for v in counts.index[counts == count]]
+
+
+def _evaluations(results: Results, folder: Path) -> Iterator[str]:
+    if results.episodes.empty:
+        return
+    games = prepare(results.episodes)
+    own, players = _below(games, results, folder), games[games["method"].map(is_baseline)]
+    for seed, count, variants in _batches(own):
+        same = (players["eval_seed"].fillna(0) == seed) & players["variant"].isin(variants)
+        yield _line(
+            "evaluate",
+            str(folder),
+            f"variants={','.join(variants)}",
+            f"episodes={count}",
+            _agents(dict.fromkeys(players.loc[same, "method"])),
+            *_protocol(own, seed),
+        )
+
+
+def _agents(methods: Iterable[str]) -> str:
+    """`scripted skill=0.8 blind_to=ball` is asked for as scripted@0.8:ball; random is usual."""
+    names = []
+    for method in methods:
+        name, *rest = method.split()
+        words = dict(word.split("=", 1) for word in rest if "=" in word)
+        skill = f"@{words['skill']}" if "skill" in words else ""
+        blind = f":{words['blind_to']}" if "blind_to" in words else ""
+        names.append(f"{name}{skill}{blind}")
+    if names == ["random"]:
+        return ""
+    return f"agents={','.join(names) or 'none'}"
+
+
+def _twins(results: Results, folder: Path) -> Iterator[str]:
+    if results.twin.empty:
+        return
+    twin = last_step(_below(results.twin, results, folder))
+    levels = twin.get("severity", pd.Series(None, twin.index))
+    names = [variant_label(v, as_number(s)) for v, s in zip(twin["variant"], levels, strict=True)]
+    twin = twin.assign(variant=names)
+    for seed, count, variants in _batches(twin):
+        chosen = f"variants={','.join(variants)}"
+        protocol = _protocol(twin, seed)
+        yield _line("evaluate", str(folder), "twin=true", chosen, f"steps={count}", *protocol)
+
+
+def _attention(results: Results, folder: Path) -> Iterator[str]:
+    """One command per view, length and extra; scores.csv does not hold the seed."""
+    if results.attention.empty:
+        return
+    runs = {run.name: run for run in results.runs}
+    tested = results.faithfulness
+    faithful = set() if tested.empty else set(zip(tested["run"], tested["variant"], strict=True))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    looked = _below(results.attention, results, folder)
+    looked = looked.assign(view=looked.get("view", "mask"))
+    for (name, variant, view), part in looked.groupby(["run", "variant", "view"], sort=False):
+        run, frames = runs.get(str(name)), part["n_frames"].max()
+        masked = run is not None and parts_of(run.config)["attention"] != "none"
+        options: tuple[str, ...] = (
+            f"method={view}" if view != ("mask" if masked else "gradient") else "",
+            f"steps={frames:.0f}" if frames > 0 else "",
+            "over_training=true" if run is not None and variant in run.trends else "",
+            "faithfulness=true" if (name, variant) in faithful else "",
+        )
+        groups.setdefault(options, []).append(str(variant))
+    for options, variants in groups.items():
+        yield _line(
+            "attention", str(folder), f"variant={','.join(dict.fromkeys(variants))}", *options
+        )

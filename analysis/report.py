@@ -80,7 +80,7 @@ def compose(
     tables = _tables(results, summary, variants)
     gallery = pictures(results.runs, results.warnings, Path(out))
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
-    calls = commands(results, variants, out)
+    calls = commands(results, out)
     script = _template("charts.js") + _template("page.js")
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method

@@ -144,8 +144,8 @@ def _read_folder(
 
 
 def _read_run(folder: Path, warnings: list[str]) -> Run:
-    config = _mapping(folder / "config.yaml", warnings)
-    record = _mapping(folder / "run.json", warnings)
+    config = read_mapping(folder / "config.yaml", warnings)
+    record = read_mapping(folder / "run.json", warnings)
     method = str(record.get("method") or method_name(config))
     try:
         seed = int(config.get("seed", 0))
@@ -163,7 +163,7 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
         run.images = {p.stem: p for p in files if p.suffix.lower() in IMAGES}
         run.trends = {p.name.removesuffix(TREND): p for p in files if p.name.endswith(TREND)}
         run.videos = {p.stem: p for p in files if p.suffix == ".mp4"}
-        labels = _mapping(attention / "labels.json", warnings).get("labels", {})
+        labels = read_mapping(attention / "labels.json", warnings).get("labels", {})
         if isinstance(labels, Mapping):
             run.labels = {
                 str(k): [str(i) for i in (v if isinstance(v, list) else [v])]
@@ -172,7 +172,8 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     return run
 
 
-def _mapping(path: Path, warnings: list[str]) -> dict[str, Any]:
+def read_mapping(path: Path, warnings: list[str]) -> dict[str, Any]:
+    """The settings in a YAML or JSON file; empty if there is none, with a warning if damaged."""
     if not path.is_file():
         return {}
     try:

@@ -192,16 +192,6 @@ def test_without_the_random_player_retention_is_unknown(runs: Path, tmp_path: Pa
     assert gap["retention"].isna().all()
 
 
-def test_the_commands_repeat_the_protocol(runs: Path, tmp_path: Path) -> None:
-    for path in runs.glob("*/evaluation/episodes.csv"):
-        table = pd.read_csv(path)
-        greedy = table["train_seed"] >= 0
-        table.assign(sticky=0.25, deterministic=greedy).to_csv(path, index=False)
-    path, results = write_report([runs], tmp_path / "out", figures=False)
-    assert results.warnings == []
-    assert "episodes=20 deterministic=true sticky=0.25<" in path.read_text()
-
-
 def evil_names(runs: Path) -> None:
     """Put markup into every name a user can choose."""
     run = runs / "ppo-softplus-boxes-1"
