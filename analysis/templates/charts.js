@@ -131,26 +131,53 @@ function dots(box, spec) {
   });
 }
 
+// The left side of a plot: numbers, their lines, and the turned title beside the widest of them.
+const margin = (places) => 30 + 7 * Math.max(...places.map((t) => short(t).length));
+function scoreAxis(g, y, places, left, right, label) {
+  for (const t of places) {
+    svg(g, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
+    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
+  }
+  const middle = (y(places[0]) + y(places[places.length - 1])) / 2;
+  svg(g, "text", { x: -middle, y: 12, class: "axis title", "text-anchor": "middle", transform: "rotate(-90)" }, label);
+}
+
+// Methods are named at the ends of their lines, or below the plot where there is no room beside it.
+const LONGEST = 24, NAME = 18;
+const is_narrow = (box) => box.clientWidth < 560;
+const view_height = (box) => is_narrow(box) ? 280 : 330;
+const room_below = (box, count) => is_narrow(box) ? 8 + NAME * count : 0;
+function fit(text, most) {
+  const half = (most - 1) / 2;
+  return text.length > most ? text.slice(0, Math.ceil(half)) + "…" + text.slice(-Math.floor(half)) : text;
+}
+function names(view, ends, x, below) {
+  ends.sort((a, b) => a.y - b.y);
+  ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
+  ends.forEach((e, i) => {
+    const at = view.narrow ? { x: 22, y: below + NAME * (i + 1) } : { x, y: e.y + 4 };
+    if (view.narrow) mark(view.root, 12, at.y - 4, e.method, 4);
+    svg(view.root, "text", { ...at, class: "direct", fill: colour(e.method) }, fit(e.method, view.narrow ? Math.floor((view.width - 22) / 8.6) : LONGEST));
+  });
+}
+
 // Lines with bands. spec: series [{method, points [[x, y, low, high, n]]}], xLabel, yLabel, form
 function lines(box, spec) {
   const series = spec.series.filter((s) => visible(s.method));
   if (!series.length) { box.textContent = nothing(spec.series); return; }
-  const view = canvas(box, view_height(box), spec.title), g = view.root;
-  const labels = !view.narrow, longest = Math.max(...series.map((s) => Math.min(24, s.method.length)));
-  const left = 46, right = view.width - (labels ? 22 + 7.7 * longest : 14), top = 12, bottom = view.height - 44;
+  const height = view_height(box), view = canvas(box, height + room_below(box, series.length), spec.title), g = view.root;
+  const longest = Math.max(...series.map((s) => Math.min(LONGEST, s.method.length)));
+  const right = view.width - (view.narrow ? 14 : 22 + 7.7 * longest), top = 12, bottom = height - 44;
   const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]));
   const all = series.flatMap((s) => s.points.flatMap((p) => [p[2], p[3]])).concat(means);
   const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
   const y0 = Math.max(full[0], core[0] - 0.25 * reach), y1 = Math.min(full[1], core[1] + 0.35 * reach);
+  const places = ticks(y0, y1, 5), left = margin(places);
   const x = scale(Math.min(...xs), Math.max(...xs), left, right), y = scale(y0, y1, bottom, top);
-  for (const t of ticks(y0, y1, 5)) {
-    svg(g, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
-    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
-  }
+  scoreAxis(g, y, places, left, right, spec.yLabel);
   for (const t of ticks(Math.min(...xs), Math.max(...xs), view.narrow ? 3 : 6))
     svg(g, "text", { x: x(t), y: bottom + 18, class: "tick", "text-anchor": "middle" }, short(t));
-  svg(g, "text", { x: (left + right) / 2, y: view.height - 6, class: "axis", "text-anchor": "middle" }, spec.xLabel);
-  svg(g, "text", { x: -(top + bottom) / 2, y: 12, class: "axis", "text-anchor": "middle", transform: "rotate(-90)" }, spec.yLabel);
+  svg(g, "text", { x: (left + right) / 2, y: height - 6, class: "axis", "text-anchor": "middle" }, spec.xLabel);
   const clip = (v) => Math.min(y1, Math.max(y0, v)), ends = [];
   for (const s of series) {
     const banded = s.points.filter((p) => p[2] !== null && p[3] !== null);
@@ -161,14 +188,7 @@ function lines(box, spec) {
     const last = s.points[s.points.length - 1];
     ends.push({ method: s.method, y: y(last[1]) });
   }
-  if (labels) {
-    ends.sort((a, b) => a.y - b.y);
-    ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
-    for (const e of ends) {
-      const text = e.method.length > 24 ? e.method.slice(0, 23) + "…" : e.method;
-      svg(g, "text", { x: right + 8, y: e.y + 4, class: "direct", fill: colour(e.method) }, text);
-    }
-  }
+  names(view, ends, right + 8, height);
   const ruler = svg(g, "line", { x1: 0, x2: 0, y1: top, y2: bottom, class: "ruler", visibility: "hidden" });
   const hit = svg(g, "rect", { x: left, y: top, width: right - left, height: bottom - top, class: "hit" });
   hit.addEventListener("pointermove", (event) => {
@@ -187,33 +207,27 @@ function lines(box, spec) {
   hit.addEventListener("pointerleave", () => { ruler.setAttribute("visibility", "hidden"); hideTip(); });
 }
 
-const view_height = (box) => box.clientWidth < 560 ? 280 : 330;
-
 // Each seed from the clean game to the variant. spec: seeds [{method, seed, scores}], variant, clean, random
 function slopes(box, spec) {
   const seeds = spec.seeds.filter((s) => visible(s.method) && s.scores[spec.variant] !== undefined && s.scores[spec.clean] !== undefined);
   if (!seeds.length) { box.textContent = `No visible method was evaluated on both ${spec.clean} and ${spec.variant}.`; return; }
-  const view = canvas(box, view_height(box), spec.title), g = view.root;
-  const left = 46, x0 = left + 40, x1 = view.width - (view.narrow ? 60 : 226), top = 16, bottom = view.height - 40;
+  const methods = Object.keys(styleOf).filter((m) => seeds.some((s) => s.method === m));
+  const height = view_height(box), view = canvas(box, height + room_below(box, methods.length), spec.title), g = view.root;
+  const x1 = view.width - (view.narrow ? 60 : 226), top = 16, bottom = height - 40;
   const random = spec.random;
   const values = seeds.flatMap((s) => [s.scores[spec.clean], s.scores[spec.variant]]);
   const [low, high] = extent(values, [0].concat(Object.values(random).length ? [random[spec.clean], random[spec.variant]] : []));
-  const y = scale(low, high, bottom, top);
-  for (const t of ticks(low, high, 5)) {
-    svg(g, "line", { x1: left, x2: x1 + 20, y1: y(t), y2: y(t), class: "grid" });
-    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
-  }
-  svg(g, "text", { x: -(top + bottom) / 2, y: 12, class: "axis", "text-anchor": "middle", transform: "rotate(-90)" }, "score (points a game)");
+  const y = scale(low, high, bottom, top), places = ticks(low, high, 5), left = margin(places), x0 = left + 40;
+  scoreAxis(g, y, places, left, x1 + 20, "score (points a game)");
   svg(g, "text", { x: x0, y: bottom + 24, class: "row", "text-anchor": "middle" }, "clean");
-  svg(g, "text", { x: x1, y: bottom + 24, class: "row", "text-anchor": "middle" }, spec.variant);
+  svg(g, "text", { x: view.narrow ? view.width - 4 : x1, y: bottom + 24, class: "row", "text-anchor": view.narrow ? "end" : "middle" }, spec.variant);
   if (random[spec.clean] !== undefined && random[spec.variant] !== undefined) {
     svg(g, "line", { x1: x0, x2: x1, y1: y(random[spec.clean]), y2: y(random[spec.variant]), class: "reference" });
     if (!view.narrow) svg(g, "text", { x: (x0 + x1) / 2, y: y((random[spec.clean] + random[spec.variant]) / 2) - 5, class: "tick", "text-anchor": "middle" }, "random play");
   }
   const ends = [];
-  for (const method of Object.keys(styleOf)) {
+  for (const method of methods) {
     const own = seeds.filter((s) => s.method === method);
-    if (!own.length) continue;
     for (const s of own) {
       const a = s.scores[spec.clean], b = s.scores[spec.variant];
       const tip = `${method}, seed ${s.seed}\nclean ${number(a, 1)} → ${spec.variant} ${number(b, 1)}\ngap ${number(a - b, 1)} points`;
@@ -224,8 +238,5 @@ function slopes(box, spec) {
     const mean = own.reduce((t, s) => t + s.scores[spec.variant], 0) / own.length;
     ends.push({ method, y: y(mean) });
   }
-  ends.sort((a, b) => a.y - b.y);
-  ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
-  if (!view.narrow) for (const e of ends)
-    svg(g, "text", { x: x1 + 26, y: e.y + 4, class: "direct", fill: colour(e.method) }, e.method.length > 24 ? e.method.slice(0, 23) + "…" : e.method);
+  names(view, ends, x1 + 26, height - 8);
 }

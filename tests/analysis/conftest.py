@@ -1,22 +1,60 @@
-"""Makes the synthetic sweep of fixture.py available to the tests of this folder."""
+"""Makes the synthetic sweep of fixture.py, and its report in a browser, available to the tests."""
 
 import importlib.util
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from reprl.analysis.report import write_report
 
-@pytest.fixture(scope="session")
-def synthetic() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("sweep", Path(__file__).parent / "fixture.py")
+
+def load(name: str) -> ModuleType:
+    path = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"analysis_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture(scope="session")
+def synthetic() -> ModuleType:
+    return load("fixture")
+
+
+@pytest.fixture(scope="session")
 def sweep(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthetic.write_sweep(tmp_path_factory.mktemp("sweep") / "runs")
+
+
+@pytest.fixture(scope="session")
+def written(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)[0]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Any]:
+    browser = load("browser")
+    if browser.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    page = browser.Page()
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(shared: Any, written: Path) -> Iterator[Any]:
+    """A freshly opened report; whatever a test does must leave no request and no error."""
+    shared.requests.clear()
+    shared.errors.clear()
+    shared.resize(1280)
+    shared.open(written)
+    yield shared
+    assert shared.errors == []
+    assert [r for r in shared.requests if not r.startswith(("data:", written.as_uri()))] == []

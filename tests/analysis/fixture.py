@@ -30,6 +30,7 @@ BASELINES = {
 }
 OBJECTS = {"ball": 0.02, "paddle": 0.04, "bricks": 0.2, "distractor": 0.05, "background": 0.69}
 
+EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>|`$x_{$'
 TREND = """<svg xmlns="http://www.w3.org/2000/svg" width="640" viewBox="0 0 64 38">
 <path d="M4 34 L24 20 L44 12 L60 8" stroke="#0072b2" fill="none"/></svg>"""
 
@@ -212,6 +213,19 @@ def write_sweep(root: Path, *, seeds: int = 3, episodes: int = 20) -> Path:
     path = root / "baselines" / "evaluation" / "episodes.csv"
     pd.concat(tables).to_csv(path, index=False)
     return root
+
+
+def evil_names(runs: Path) -> None:
+    """Put markup into every name a user can choose."""
+    run = runs / "ppo-softplus-boxes-1"
+    for path in [run / "evaluation" / "episodes.csv", run / "evaluation" / "twin.csv"]:
+        table = pd.read_csv(path).replace({"green_lines": f"g{EVIL}"})
+        table.assign(method=f"m{EVIL}").to_csv(path, index=False)
+    record = json.loads((run / "run.json").read_text())
+    record |= {"method": f"m{EVIL}", "command": f"reprl train {EVIL}", "status": EVIL}
+    (run / "run.json").write_text(json.dumps(record))
+    labels = {"labels": {"original": [EVIL]}}
+    (run / "attention" / "labels.json").write_text(json.dumps(labels))
 
 
 if __name__ == "__main__":

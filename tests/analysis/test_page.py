@@ -1,9 +1,6 @@
 """The page in a real browser: sort, choose a variant, switch methods; no request, no error."""
 
-import importlib.util
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,49 +10,7 @@ import pytest
 
 from reprl.analysis.report import write_report
 
-
-def load(name: str) -> ModuleType:
-    path = Path(__file__).parent / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"analysis_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-browser = load("browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed"),
-]
-
-
-@pytest.fixture(scope="module")
-def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, _ = write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)
-    return path
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Any]:
-    page = browser.Page()
-    yield page
-    page.close()
-
-
-@pytest.fixture
-def page(shared: Any, report: Path) -> Iterator[Any]:
-    """A freshly opened report; whatever a test does must leave no request and no error."""
-    shared.requests.clear()
-    shared.errors.clear()
-    shared.resize(1280)
-    shared.open(report)
-    yield shared
-    assert shared.errors == []
-    assert [r for r in shared.requests if not r.startswith(("data:", report.as_uri()))] == []
-
+pytestmark = pytest.mark.slow
 
 COLUMN = "[...document.querySelectorAll('#table-scores tbody tr')].map(r => r.cells[{}].innerText)"
 
@@ -223,9 +178,11 @@ def test_the_page_never_scrolls_sideways(page: Any, width: int) -> None:
     assert not page.run(too_small)
 
 
-def test_names_with_html_do_nothing(sweep: Path, tmp_path: Path, shared: Any) -> None:
+def test_names_with_html_do_nothing(
+    sweep: Path, tmp_path: Path, shared: Any, synthetic: ModuleType
+) -> None:
     runs = Path(shutil.copytree(sweep, tmp_path / "runs"))
-    load("test_report").evil_names(runs)
+    synthetic.evil_names(runs)
     path, _ = write_report([runs], tmp_path / "out", figures=False)
     shared.requests.clear()
     shared.errors.clear()

@@ -18,8 +18,6 @@ from PIL import Image
 from reprl.analysis.report import write_report
 from reprl.cli import main
 
-EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>|`$x_{$'
-
 
 @pytest.fixture(scope="module")
 def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -192,21 +190,8 @@ def test_without_the_random_player_retention_is_unknown(runs: Path, tmp_path: Pa
     assert gap["retention"].isna().all()
 
 
-def evil_names(runs: Path) -> None:
-    """Put markup into every name a user can choose."""
-    run = runs / "ppo-softplus-boxes-1"
-    for path in [run / "evaluation" / "episodes.csv", run / "evaluation" / "twin.csv"]:
-        table = pd.read_csv(path).replace({"green_lines": f"g{EVIL}"})
-        table.assign(method=f"m{EVIL}").to_csv(path, index=False)
-    record = json.loads((run / "run.json").read_text())
-    record |= {"method": f"m{EVIL}", "command": f"reprl train {EVIL}", "status": EVIL}
-    (run / "run.json").write_text(json.dumps(record))
-    labels = {"labels": {"original": [EVIL]}}
-    (run / "attention" / "labels.json").write_text(json.dumps(labels))
-
-
-def test_names_with_html_are_only_text(runs: Path, tmp_path: Path) -> None:
-    evil_names(runs)
+def test_names_with_html_are_only_text(runs: Path, tmp_path: Path, synthetic: ModuleType) -> None:
+    synthetic.evil_names(runs)
     path, _ = write_report([runs], tmp_path / "out", figures=False)
     page = path.read_text()
     assert "<img src=x" not in page
@@ -214,7 +199,7 @@ def test_names_with_html_are_only_text(runs: Path, tmp_path: Path) -> None:
     assert "<img src=x" not in (tmp_path / "out" / "tables.md").read_text()
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert data is not None
-    assert f"m{EVIL}" in [m["name"] for m in json.loads(data[1])["methods"]]
+    assert f"m{synthetic.EVIL}" in [m["name"] for m in json.loads(data[1])["methods"]]
 
 
 @pytest.mark.slow
