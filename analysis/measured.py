@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from reprl.analysis.contents import METHOD, SEEDS, VARIANT, spread
@@ -12,7 +13,7 @@ from reprl.analysis.tables import Column, Table
 from reprl.analysis.tidy import MEASURES
 
 REFERENCES = {  # what a score of attention is held against
-    "chance": "a mask of equal area anywhere",
+    "chance": "a mask that is the same everywhere",
     "static": "the run's average map, had it never moved",
     "ceiling": "the most a map of these cells can reach",
 }
@@ -52,19 +53,25 @@ def twin_table(twin: pd.DataFrame) -> Table:
     return Table("twin", "Twin evaluation", columns, frame, note, "variant")
 
 
+def _with_views(measured: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose view also says who played, where that was not the agent itself."""
+    view = pd.Series(measured.get("view", "mask"), measured.index).fillna("mask")
+    player = pd.Series(measured.get("player", "agent"), measured.index).fillna("agent")
+    return measured.assign(view=view.where(player == "agent", view + ", " + player + " plays"))
+
+
 def attention_table(attention: pd.DataFrame) -> Table:
-    """Where the mask lies against the truth: estimate over runs beside area-matched chance."""
+    """Where the mask lies against the truth: estimate over runs beside chance."""
     rows = []
     keys = ["method", "variant", "view", "object", "metric"]
     if not attention.empty:
-        measured = last_step(attention)
-        if "view" not in measured:
-            measured = measured.assign(view="mask")
-        for values, part in measured.groupby(keys, sort=False):
+        for values, part in _with_views(last_step(attention)).groupby(keys, sort=False):
             got = estimate(mean, part.groupby("run")["value"].mean().to_numpy())
             low, high = got.low, got.high
-            if got.n_seeds == 1:  # one run: its own interval over frames, as measured
+            if got.n_seeds == 1:  # one run: its own interval over games, as measured
                 low, high = part["low"].mean(), part["high"].mean()
+            if part["metric"].iloc[0] != "lag":  # a t interval knows no limits
+                low, high = np.clip([low, high], 0, 1)
             row = dict(zip(keys, values, strict=True))
             row |= {"n_seeds": got.n_seeds, "value": got.value}
             row |= {"value_low": low, "value_high": high}
@@ -84,7 +91,7 @@ def attention_table(attention: pd.DataFrame) -> Table:
         "Energy: share of the mask on the object. Pointing: how often its peak is on it. AUC: how "
         "well it separates the object from the rest. Attention that follows an object is above "
         "static, not only above chance; compare with the ceiling, not with 1. Lag: by how many "
-        "steps it is behind the ball. Intervals are over runs, or over frames where there is one."
+        "steps it is behind the ball. Intervals are over runs; where there is one run, over games."
     )
     return Table("attention", "Attention against the truth", columns, frame, note, "variant")
 
@@ -96,8 +103,7 @@ def faithfulness_table(measured: pd.DataFrame) -> Table:
     if not measured.empty:
         frame = last_step(measured)
         frame = frame[frame["test"].isin(("deletion", "insertion"))]
-        frame = frame.assign(view=frame.get("view", "mask"))
-        for values, part in frame.groupby(keys, sort=False):
+        for values, part in _with_views(frame).groupby(keys, sort=False):
             own = part.loc[part["condition"] == "attention", "value"].mean()
             for order, rival in part[part["advantage"].notna()].groupby("condition", sort=False):
                 got = estimate(mean, rival.groupby("run")["advantage"].mean().to_numpy())

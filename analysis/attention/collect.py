@@ -26,7 +26,8 @@ from reprl.evaluation.selection import label
 from reprl.seeding import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
-Player = Callable[[AtariVecEnv, np.ndarray], np.ndarray]  # environment, observations -> actions
+# environment, observations -> actions; its name tells recordings of different players apart
+Player = Callable[[AtariVecEnv, np.ndarray], np.ndarray]
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Recording:
 
     view: View
     variant: str
+    player: str  # who chose the actions: "agent", or the name of a `Player`
     observations: np.ndarray  # (N, C, H, W) uint8
     cells: Tensor  # (N, 1, h, w), the view's attention
     objects: list[Objects] | None  # None: a game without ground truth
@@ -116,6 +118,7 @@ def collect(
     return Recording(
         view=view,
         variant=label(meant),
+        player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
         cells=look(view, observations),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
@@ -207,17 +210,17 @@ def uniform(seed: int) -> Player:
     """Random play."""
     stream = numpy_stream(seed, "attention", "actions")
 
-    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+    def random(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
         return stream.integers(len(env.action_meanings), size=len(observations))
 
-    return act
+    return random
 
 
 def scripted(seed: int) -> Player:
     """The competent player that reads the game's memory; Breakout only."""
     agent = ScriptedAgent(seed=seed)
 
-    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+    def scripted(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
         return agent.predict(env.objects())
 
-    return act
+    return scripted

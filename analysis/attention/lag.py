@@ -16,7 +16,7 @@ from reprl.analysis.statistics import Array
 from reprl.seeding import numpy_stream
 
 LONGEST = 8  # agent steps, half a second of the game
-SMALLEST_PEAK = 0.02  # AUC the best shift must stand above the median one
+SMALLEST_PEAK = 0.02  # AUC the best shift must stand above the median one and the average map
 RESAMPLES = 2000
 
 
@@ -69,7 +69,7 @@ def ball_lag(
     curve = fits.mean(axis=0)
     best = int(curve.argmax())
     at_the_edge = best in (0, len(shifts) - 1)  # the true peak, if any, is beyond
-    if at_the_edge or curve[best] - np.median(curve) < SMALLEST_PEAK:
+    if at_the_edge or curve[best] - max(np.median(curve), 0) < SMALLEST_PEAK:
         return Lag(np.nan, np.nan, np.nan, shifts, curve, len(table))
     games, index = np.unique(blocks[table[:, 0]], return_inverse=True)
     sums = np.stack([np.bincount(index, fits[:, s]) for s in range(len(shifts))], axis=1)

@@ -2,8 +2,8 @@
 
 `attention/<variant>.png`, `<variant>.mp4`, `scores.csv`, `labels.json` and, where there is more
 than one checkpoint or a test was asked for, `<variant>_over_training.svg` and `faithfulness.csv`;
-the report reads them. Variants and checkpoints studied before stay in the tables, those studied
-again are replaced.
+the report reads them. What was studied before stays in the tables; the same checkpoint, variant,
+view and player studied again is replaced.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from reprl.run_folder import write_atomically
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24
+SAME = ("step", "variant", "view", "player")  # rows alike in these are one measurement
 SMALLEST_CONTRAST = 0.1  # between a mask's brightest and darkest cell
 
 
@@ -167,6 +168,7 @@ def write(
     name = file_name(found.variant)
     columns = {k: identity[k] for k in ("run", "method", "train_seed", "step")}
     columns |= {"variant": found.variant, "view": found.recording.view.name}
+    columns |= {"player": found.recording.player}
     if found.scores is not None:
         _merge(place / "scores.csv", found.scores, columns)
     if found.faithfulness is not None:
@@ -177,6 +179,8 @@ def write(
     if found.scores is not None:
         write_trend(place / "scores.csv", found.variant, place / f"{name}_over_training.svg")
     title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
+    if found.recording.player != "agent":
+        title += f" · {found.recording.player} plays"
     write_picture(contact_sheet(found.recording, title), place / f"{name}.png")
     write_video(found.recording, place / f"{name}.mp4")
 
@@ -187,13 +191,15 @@ def file_name(variant: str) -> str:
 
 
 def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
-    """Add rows to a table, in place of earlier ones of the same checkpoint and variant."""
+    """Add rows to a table, in place of earlier ones that were measured in the same way."""
     table = rows.copy()
     for position, (key, value) in enumerate(columns.items()):
         table.insert(position, key, value)
     old = _old_rows(path)
-    if {"variant", "step"} <= set(old.columns):
-        same = (old["variant"] == columns["variant"]) & (old["step"] == columns["step"])
+    if set(SAME) - {"player"} <= set(old.columns):
+        if "player" not in old:  # written before players were told apart
+            old.insert(old.columns.get_loc("view") + 1, "player", "agent")
+        same = (old[list(SAME)] == [columns[key] for key in SAME]).all(axis=1)
         table = pd.concat([old[~same], table], ignore_index=True) if not same.all() else table
     write_atomically(path, table.to_csv(index=False))
 
@@ -215,5 +221,6 @@ def _label(path: Path, name: str, found: Study, step: int) -> None:
     labels.pop(name, None)
     if found.labels is not None:
         labels[name] = found.labels
-    about[name] = {"view": found.recording.view.name, "step": step, **found.numbers}
+    seen = {"view": found.recording.view.name, "player": found.recording.player}
+    about[name] = {**seen, "step": step, **found.numbers}
     write_atomically(path, json.dumps({"labels": labels, "about": about}, indent=1) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reprl.analysis.palette import COLOURS, GRAY
@@ -13,20 +14,37 @@ SHOWN = ("ball", "paddle", "bricks", "distractor")
 
 
 def trend(scores: pd.DataFrame, variant: str) -> pd.DataFrame:
-    """Energy as a multiple of chance per object and step, with its interval."""
+    """Energy as a multiple of chance per view, player, object and step, with its interval."""
     energy = scores[(scores["variant"] == variant) & (scores["metric"] == "energy")]
     energy = energy[energy["object"].isin(SHOWN)].sort_values("step")
     times = energy[["value", "low", "high"]].div(energy["chance"], axis=0)
-    return pd.concat([energy[["object", "step"]], times], axis=1).reset_index(drop=True)
+    keys = energy[["view", "player", "object", "step"]]
+    return pd.concat([keys, times], axis=1).reset_index(drop=True)
 
 
 def write_trend(table: Path, variant: str, path: Path) -> bool:
-    """Draw a variant's rows of scores.csv once there are two checkpoints of it."""
+    """Draw a variant's rows of scores.csv: a panel for each view with two checkpoints or more."""
     found = trend(pd.read_csv(table), variant)
-    if found["step"].nunique() < 2:
+    views = {
+        view if player == "agent" else f"{view}, {player} plays": part
+        for (view, player), part in found.groupby(["view", "player"], sort=False)
+        if part["step"].nunique() > 1
+    }
+    if not views:
+        path.unlink(missing_ok=True)
         return False
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(6.4, 0.4 + 3.4 * len(views)), layout="constrained")
+    panels = figure.subplots(len(views), squeeze=False)[:, 0]
+    figure.suptitle(f"attention on {variant}, over training", x=0.01, ha="left", fontsize=11)
+    for axes, (name, part) in zip(panels, views.items(), strict=True):
+        _lines(axes, part)
+        axes.set_title(name, loc="left", fontsize=10)
+    panels[-1].set_xlabel("training steps")
+    figure.savefig(path, metadata={"Date": None})
+    return True
+
+
+def _lines(axes: Axes, found: pd.DataFrame) -> None:
     axes.axhline(1, color=GRAY[0], linewidth=1, linestyle="--")
     axes.annotate(
         "chance", (1, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GRAY[0]
@@ -37,10 +55,7 @@ def write_trend(table: Path, variant: str, path: Path) -> bool:
             continue
         axes.plot(part["step"], part["value"], color=colour, marker="o", markersize=4, label=name)
         axes.fill_between(part["step"], part["low"], part["high"], color=colour, alpha=0.15, lw=0)
-    axes.set(xlabel="training steps", ylabel="attention on the object / chance")
-    axes.set_title(f"attention on {variant}, over training", loc="left", fontsize=11)
+    axes.set_ylabel("attention on the object / chance")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None})
-    return True

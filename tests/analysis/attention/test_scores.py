@@ -151,6 +151,17 @@ def test_no_lag_where_nothing_follows_the_ball():
     assert np.isnan(ball_lag(still, ball, blocks, times).value)
 
 
+def test_no_lag_where_the_ball_is_avoided():
+    """A dent at the ball: other shifts fit better than the dent, but no better than a still map."""
+    ball, blocks, times = flight()
+    dent = np.any([np.roll(ball, late, axis=0) for late in range(-2, 5)], axis=0)
+    still = np.random.default_rng(0).random((24, 24))
+    found = ball_lag(1 + still - 0.04 * dent, ball, blocks, times)
+    assert found.curve.argmax() in range(7, len(found.shifts) - 1)  # outside the dent
+    assert found.curve.max() > np.median(found.curve) + 0.02
+    assert np.isnan(found.value)
+
+
 def test_lag_is_not_sought_across_a_jump_of_the_clock():
     ball, blocks, times = flight(games=1, length=20)
     times = times + 100 * (times >= 10)
