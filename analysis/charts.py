@@ -46,12 +46,11 @@ def chart_data(
         values = {m: [row[m], row[f"{m}_low"], row[f"{m}_high"]] for m in MEASURES}
         data["twin"].append({"method": row["method"], "variant": row["variant"]} | values)
     # A method may be seen by its mask and by saliency, and on each variant by another of them: the
-    # plot of a variant shows one, the mask first.
+    # plot of a variant shows one.
     views: dict[tuple[str, str], str] = {}
     for row in attention.frame.to_dict("records"):
         place = (row["method"], row["variant"])
-        if place not in views or row["view"] == "mask":
-            views[place] = row["view"]
+        views[place] = min(views.get(place, row["view"]), row["view"], key=_preference)
     for row in attention.frame.to_dict("records"):
         if row["view"] != views[row["method"], row["variant"]]:
             continue
@@ -60,6 +59,11 @@ def chart_data(
             {k: row[k] for k in keys} | {"low": row["value_low"], "high": row["value_high"]}
         )
     return dict(jsonable(data))
+
+
+def _preference(view: str) -> tuple[bool, bool]:
+    """The mask comes first, in games the agent itself plays."""
+    return view.endswith(" plays"), not view.startswith("mask")
 
 
 def _scores(episodes: pd.DataFrame, variants: list[str], data: dict[str, Any]) -> None:

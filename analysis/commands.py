@@ -111,17 +111,22 @@ def _attention(results: Results, folder: Path) -> Iterator[str]:
     faithful = set() if tested.empty else set(zip(tested["run"], tested["variant"], strict=True))
     groups: dict[tuple[str, ...], list[str]] = {}
     looked = _below(results.attention, results, folder)
-    looked = looked.assign(view=looked.get("view", "mask"))
-    for (name, variant, view), part in looked.groupby(["run", "variant", "view"], sort=False):
-        run, frames = runs.get(str(name)), part["n_frames"].max()
+    usual = {"view": "mask", "player": "agent"}
+    looked = looked.assign(
+        **{k: pd.Series(looked.get(k, v), looked.index).fillna(v) for k, v in usual.items()}
+    )
+    for keys, part in looked.groupby(["run", "variant", "view", "player"], sort=False):
+        name, variant, view, player = map(str, keys)
+        run, frames = runs.get(name), part["n_frames"].max()
         masked = run is not None and parts_of(run.config)["attention"] != "none"
         options: tuple[str, ...] = (
             f"method={view}" if view != ("mask" if masked else "gradient") else "",
+            f"player={player}" if player != "agent" else "",
             f"steps={frames:.0f}" if frames > 0 else "",
             "over_training=true" if run is not None and variant in run.trends else "",
             "faithfulness=true" if (name, variant) in faithful else "",
         )
-        groups.setdefault(options, []).append(str(variant))
+        groups.setdefault(options, []).append(variant)
     for options, variants in groups.items():
         yield _line(
             "attention", str(folder), f"variant={','.join(dict.fromkeys(variants))}", *options

@@ -60,7 +60,8 @@ def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[s
             axes = (f"severity of {curve}", "score (points a game)")
             yield f"severity_{_file(curve)}", line_figure(series, styles, *axes)
     if data["learning"]:
-        yield "learning", line_figure(data["learning"], styles, "training steps", "training score")
+        label = "training score (points a game)"
+        yield "learning", line_figure(data["learning"], styles, "training steps", label)
 
 
 def dot_figure(

@@ -87,8 +87,10 @@ def test_each_variant_shows_the_view_it_has(runs: Path) -> None:
     for path in runs.glob("*/attention/scores.csv"):
         table = pd.read_csv(path)
         views = np.where(table["variant"] == "original", "mask", "gradient")
-        both = table[table["variant"] == "original"].assign(view="gradient", value=9.0)
-        pd.concat([table.assign(view=views), both]).to_csv(path, index=False)
+        table = table.assign(view=views, player="agent")
+        other = table[table["variant"] == "original"].assign(view="gradient")
+        watched = table.assign(player="random")
+        pd.concat([watched, other, table]).to_csv(path, index=False)
     _, _, data, _ = compose(collect([runs]))
     views = {(a["variant"], a["view"]) for a in data["attention"]}
     assert views == {("original", "mask"), ("green_lines", "gradient")}

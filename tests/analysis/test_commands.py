@@ -81,6 +81,8 @@ def test_attention_is_measured_again_with_its_extras(runs: Path) -> None:
     ]
     change(list(runs.glob("*/attention/scores.csv")), view="gradient", n_frames=80)
     assert lines(runs, "attention")[0] == "runs variant=original method=gradient steps=80"
+    change(list(runs.glob("*/attention/scores.csv")), view="mask", player="scripted")
+    assert lines(runs, "attention")[0] == "runs variant=original player=scripted steps=80"
 
 
 def as_sweep(runs: Path, settings: list[tuple[str, ...]], *, ledger: bool) -> None:
