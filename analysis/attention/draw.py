@@ -16,9 +16,10 @@ import cv2
 import imageio.v2 as imageio
 import matplotlib
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from reprl.analysis.attention.collect import Recording
+from reprl.analysis.attention.lettering import LINE, font, wrapped
 from reprl.analysis.attention.scores import chance, energy
 from reprl.analysis.attention.views import pixel_maps
 from reprl.envs.objects import Box, Objects
@@ -28,7 +29,7 @@ STRENGTH = 0.8  # how opaque the hottest place is
 INK, PAPER, QUIET = (235, 235, 235), (24, 24, 27), (160, 160, 168)
 OUTLINES = {"ball": (255, 255, 255), "paddle": (64, 224, 255)}
 EDGE, GAP = 16, 8
-LINE = 20  # pixels of one line of text
+MARGIN = 190  # of row titles
 FPS = 15
 
 
@@ -149,29 +150,41 @@ def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarra
     """Moments as columns, their panels as rows: one RGB picture."""
     chosen = list(moments(recording, spread(recording, count)))
     height, width = chosen[0].panels[0].shape[:2]
-    margin = 150  # row titles
-    foot = LINE * len(chosen[0].caption) + 12
+    wide = EDGE * 2 + MARGIN + len(chosen) * (width + GAP)
+    head, legend = wrapped(title, wide - 2 * EDGE, 20), wrapped(LEGEND, wide - 2 * EDGE, 14)
+    captions = [[wrapped(text, width, 15) for text in moment.caption] for moment in chosen]
+    foot = LINE * max(sum(map(len, texts)) for texts in captions) + 12
     rows = len(chosen[0].panels)
-    size = (
-        EDGE * 2 + margin + len(chosen) * (width + GAP),
-        EDGE * 2 + 2 * LINE + 12 + rows * (height + GAP) + foot + LINE,
-    )
-    sheet = Image.new("RGB", size, PAPER)
+    top = EDGE + len(head) * 25 + 15
+    below = top + rows * (height + GAP) + 4
+    sheet = Image.new("RGB", (wide, below + foot + len(legend) * LINE + EDGE), PAPER)
     pen = ImageDraw.Draw(sheet)
-    pen.text((EDGE, EDGE), title, INK, _font(20))
-    top = EDGE + 2 * LINE
+    _write(pen, (EDGE, EDGE), head, INK, 20, 25)
     for r, name in enumerate(chosen[0].titles):
-        words = _wrapped(name, margin - GAP)
-        pen.multiline_text((EDGE, top + r * (height + GAP)), words, INK, _font(16), spacing=5)
+        _write(pen, (EDGE, top + r * (height + GAP)), wrapped(name, MARGIN - GAP, 16), INK, 16)
     for c, moment in enumerate(chosen):
-        x = EDGE + margin + c * (width + GAP)
+        x = EDGE + MARGIN + c * (width + GAP)
         for r, picture in enumerate(moment.panels):
             sheet.paste(Image.fromarray(picture), (x, top + r * (height + GAP)))
-        below = top + rows * (height + GAP) + 4
-        for k, text in enumerate(moment.caption):
-            pen.text((x, below + k * LINE), text, INK if k == 0 else QUIET, _font(15))
-    pen.text((EDGE, size[1] - EDGE - LINE + 4), LEGEND, QUIET, _font(14))
+        y = below
+        for k, lines in enumerate(captions[c]):
+            y = _write(pen, (x, y), lines, INK if k == 0 else QUIET, 15)
+    _write(pen, (EDGE, below + foot), legend, QUIET, 14)
     return np.asarray(sheet)
+
+
+def _write(
+    pen: ImageDraw.ImageDraw,
+    place: tuple[int, int],
+    lines: list[str],
+    colour: tuple[int, int, int],
+    size: int,
+    step: int = LINE,
+) -> int:
+    """Write lines below each other; the height at which the next would begin."""
+    for k, line in enumerate(lines):
+        pen.text((place[0], place[1] + k * step), line, colour, font(size))
+    return place[1] + len(lines) * step
 
 
 LEGEND = (
@@ -183,17 +196,17 @@ LEGEND = (
 def strip(moment: Moment) -> np.ndarray:
     """One moment with its panels side by side: a frame of the video, sides even."""
     height, width = moment.panels[0].shape[:2]
-    head, foot = LINE + 12, LINE * len(moment.caption) + 12
-    count = len(moment.panels)
-    size = (count * (width + GAP) + GAP, height + head + foot)
+    titles = [wrapped(title, width, 15) for title in moment.titles]
+    head, foot = LINE * max(map(len, titles)) + 12, LINE * len(moment.caption) + 12
+    size = (len(titles) * (width + GAP) + GAP, height + head + foot)
     sheet = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), PAPER)
     pen = ImageDraw.Draw(sheet)
-    for c, (title, picture) in enumerate(zip(moment.titles, moment.panels, strict=True)):
+    for c, (lines, picture) in enumerate(zip(titles, moment.panels, strict=True)):
         x = GAP + c * (width + GAP)
-        pen.text((x, 6), title, INK, _font(15))
+        _write(pen, (x, 6), lines, INK, 15)
         sheet.paste(Image.fromarray(picture), (x, head))
     for k, text in enumerate(moment.caption):
-        pen.text((GAP, head + height + 6 + k * LINE), text, INK if k == 0 else QUIET, _font(15))
+        pen.text((GAP, head + height + 6 + k * LINE), text, INK if k == 0 else QUIET, font(15))
     return np.asarray(sheet)
 
 
@@ -219,23 +232,6 @@ def write_picture(picture: np.ndarray, path: Path) -> None:
     Image.fromarray(picture).save(path, optimize=True)
 
 
-def _wrapped(text: str, width: int) -> str:
-    lines = [""]
-    for word in text.replace("+", " + ").split():
-        longer = f"{lines[-1]} {word}".strip()
-        if _font(16).getlength(longer) > width and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return "\n".join(lines)
-
-
 @cache
 def _inferno() -> np.ndarray:
     return (matplotlib.colormaps["inferno"](np.arange(256))[:, :3] * 255).astype(np.float32)
-
-
-@cache
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    place = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
-    return ImageFont.truetype(str(place), size)

@@ -7,6 +7,8 @@ from toys import ball_model
 
 from reprl.analysis.attention.collect import collect, scripted
 from reprl.analysis.attention.draw import (
+    EDGE,
+    PAPER,
     ZOOM,
     contact_sheet,
     heat,
@@ -15,6 +17,7 @@ from reprl.analysis.attention.draw import (
     spread,
     write_video,
 )
+from reprl.analysis.attention.lettering import font, wrapped
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.views import make_view
 
@@ -65,6 +68,38 @@ def test_sheet_spreads_its_moments(recording):
     sheet = contact_sheet(recording, "title", 6)
     assert sheet.shape[1] > 6 * 160 * ZOOM
     assert sheet.shape[0] > 3 * 210 * ZOOM
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mask on green_lines_matched",
+        "mask on my_package.games:Fog@0.5",
+        "mask on green_lines_matched+gravity_down@0.25",
+        "averyveryverylongnamewithoutanyplacetobreakit",
+    ],
+)
+def test_no_line_is_longer_than_its_place_and_no_letter_is_lost(text):
+    lines = wrapped(text, 162, 16)
+    assert all(font(16).getlength(line) <= 162 for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert wrapped(text, 2000, 16) == [text]
+
+
+def test_names_are_broken_at_their_joints():
+    assert wrapped("mask on my_package.games:Fog@0.5", 162, 16)[-1] == "games:Fog@0.5"
+
+
+def test_nothing_is_written_over_the_edge_of_a_small_sheet(recording):
+    """Two moments are narrower than title and legend."""
+    title = "a_method_of_a_long_name · green_lines_matched · mask · step 10000000 · scripted plays"
+    sheet = contact_sheet(recording, title, 2)
+    short = contact_sheet(recording, "title", 2)
+    assert sheet.shape[1] == short.shape[1] < font(20).getlength(title)
+    assert sheet.shape[0] > short.shape[0]
+    for picture in (sheet, short):
+        assert (picture[:, -EDGE + 4 :] == PAPER).all()  # paper, no letters
+        assert (picture[-EDGE + 8 :] == PAPER).all()
 
 
 def test_video_has_a_frame_a_look(recording, tmp_path):
