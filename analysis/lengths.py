@@ -19,7 +19,7 @@ def training_steps(results: Results) -> dict[str, float]:
     steps = {run.name: _trained(run) for run in results.runs}
     if not results.episodes.empty:
         games = prepare(results.episodes)
-        evaluated = pd.to_numeric(games.get("step"), errors="coerce").groupby(games["run"]).max()
+        evaluated = pd.to_numeric(games["step"], errors="coerce").groupby(games["run"]).max()
         steps |= {n: float(s) for n, s in evaluated.dropna().items() if n in steps}
     return steps
 

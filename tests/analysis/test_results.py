@@ -31,7 +31,7 @@ def test_a_sweep_is_collected_whole(sweep: Path) -> None:
     assert len(got.runs) == 6
     assert len(got.episodes) == 6 * 8 * 20 + 3 * 8 * 40
     assert len(got.twin) == 6 * 4 * 60
-    assert len(got.attention) == 3 * 2 * 5 * 3
+    assert len(got.attention) == 3 * 2 * (5 * 3 + 1)
 
 
 def test_no_runs_at_all_is_the_users_error(tmp_path: Path) -> None:
