@@ -198,7 +198,7 @@ def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
     old = _old_rows(path)
     if set(SAME) - {"player"} <= set(old.columns):
         if "player" not in old:  # written before players were told apart
-            old.insert(old.columns.get_loc("view") + 1, "player", "agent")
+            old.insert(list(old.columns).index("view") + 1, "player", "agent")
         same = (old[list(SAME)] == [columns[key] for key in SAME]).all(axis=1)
         table = pd.concat([old[~same], table], ignore_index=True) if not same.all() else table
     write_atomically(path, table.to_csv(index=False))
