@@ -1,7 +1,9 @@
 """Masks on any trunk: ranges, gradients, what they cover, and what they cost."""
 
 import copy
+import sys
 from importlib import resources
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,10 +40,9 @@ class Painted(Mask):
 
 
 def painted(picture, encoder=Nature, **placement):
-    spec = {"_target_": f"{__name__}.Painted", "picture": picture, **placement}
+    spec = {"_target_": "painted_masks.Painted", "picture": picture, **placement}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hydra.utils.get_object", lambda _: Painted)
-        patch.setattr("reprl.registry.get_object", lambda _: Painted)
+        patch.setitem(sys.modules, "painted_masks", SimpleNamespace(Painted=Painted))
         return encoder(space(), attention=spec)
 
 
