@@ -91,6 +91,8 @@ def test_a_preempted_job_is_requeued_and_continues_while_another_launcher_keeps_
     preempted, other = wait_for(lambda: at_work(sweep, 2), "training")
     job = parent_of(record(preempted)["pid"])
     os.kill(job, signal.SIGUSR2)  # what SLURM sends before it takes a node away
+    # between its end and its new beginning the job is free, and another launcher may have it
+    wait_for(lambda: len(attempts(sweep, preempted)) > 2, "requeued")
     code, output = finish(start(*arguments))  # the same sweep, on this machine's own launcher
     assert code == 1, output
     assert "elsewhere" in output
