@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from reprl.analysis.gap import prepare
-from reprl.analysis.measured import last_step
+from reprl.analysis.measured import last_step, with_usual
 from reprl.analysis.naming import is_baseline, parts_of, variant_label
 from reprl.analysis.results import Results
 from reprl.analysis.tables import as_number
@@ -110,11 +110,7 @@ def _attention(results: Results, folder: Path) -> Iterator[str]:
     tested = results.faithfulness
     faithful = set() if tested.empty else set(zip(tested["run"], tested["variant"], strict=True))
     groups: dict[tuple[str, ...], list[str]] = {}
-    looked = _below(results.attention, results, folder)
-    usual = {"view": "mask", "player": "agent"}
-    looked = looked.assign(
-        **{k: pd.Series(looked.get(k, v), looked.index).fillna(v) for k, v in usual.items()}
-    )
+    looked = with_usual(_below(results.attention, results, folder))
     for keys, part in looked.groupby(["run", "variant", "view", "player"], sort=False):
         name, variant, view, player = map(str, keys)
         run, frames = runs.get(name), part["n_frames"].max()

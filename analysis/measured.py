@@ -53,11 +53,19 @@ def twin_table(twin: pd.DataFrame) -> Table:
     return Table("twin", "Twin evaluation", columns, frame, note, "variant")
 
 
+def with_usual(measured: pd.DataFrame) -> pd.DataFrame:
+    """Rows that say which view they are of and who played, also where that was left out."""
+    usual = {"view": "mask", "player": "agent"}
+    return measured.assign(
+        **{k: pd.Series(measured.get(k, v), measured.index).fillna(v) for k, v in usual.items()}
+    )
+
+
 def _with_views(measured: pd.DataFrame) -> pd.DataFrame:
     """Rows whose view also says who played, where that was not the agent itself."""
-    view = pd.Series(measured.get("view", "mask"), measured.index).fillna("mask")
-    player = pd.Series(measured.get("player", "agent"), measured.index).fillna("agent")
-    return measured.assign(view=view.where(player == "agent", view + ", " + player + " plays"))
+    rows = with_usual(measured)
+    view, player = rows["view"], rows["player"]
+    return rows.assign(view=view.where(player == "agent", view + ", " + player + " plays"))
 
 
 def attention_table(attention: pd.DataFrame) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprl.envs.variation.base import catalogue
+from reprl.envs.variation.lookup import catalogue
 
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 # Settings that change where or how a run is executed, or which seed it had, but not the method.

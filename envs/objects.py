@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 RAW = (210, 160)  # height, width of the console's picture
+TALLEST = 250  # rows of a European console's picture; other games have 210 to 230
 BRICK_WIDTH, BRICK_HEIGHT = 8, 6
 _WALL = (slice(57, 57 + 6 * BRICK_HEIGHT), slice(8, 8 + 18 * BRICK_WIDTH))
 FIELD = (8, 32, 152, 196)  # left, top, right, bottom edges between which the ball flies

@@ -15,10 +15,9 @@ import cv2
 import numpy as np
 
 from reprl.envs.machine import emulator
-from reprl.envs.objects import RAW, Objects
+from reprl.envs.objects import RAW, TALLEST, Objects
 from reprl.envs.variation import Effect
 
-TALLEST = 250  # rows of a European console's picture; the others have 210 to 230
 _NEAR = 2  # bands between changed ones that are resized too: fewer calls are cheaper
 
 

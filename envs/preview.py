@@ -80,10 +80,7 @@ def contact_sheet(
         pen.text((x, y + _HEADING + 2), title, _SOFT, ImageFont.load_default(17))
         sheet.paste(panel, (x, y + _HEADING + _LABEL))
     # 256 colours are enough for a sheet and make the file smaller.
-    try:
-        sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from error
+    sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     return path
 
 
@@ -177,5 +174,6 @@ def _writable(path: Path, endings: tuple[str, ...]) -> None:
         raise UserError(f"'{path}' is a folder, not a file to write.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
     except OSError as error:
         raise UserError(f"'{path}' cannot be written: {error.strerror}.") from error

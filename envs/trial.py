@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import ale_py
 import numpy as np
 
-from reprl.blame import described
 from reprl.envs.machine import Machine, emulator
 from reprl.envs.objects import breakout_objects
 from reprl.errors import UserError
+from reprl.user_code import described
 
 if TYPE_CHECKING:
     from reprl.envs.variation.base import Effect, Variant

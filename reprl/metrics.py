@@ -138,10 +138,8 @@ def progress_of(folder: Path) -> tuple[int, float | None, float | None]:
 def gap_of(rows: list[dict[str, Any]]) -> float | None:
     """Clean minus the mean of the other validation variants, at the last validation."""
     games = {k: _last(rows, k) for k in rows[-1] if k.startswith("validation/")}
-    clean = games.pop("validation/original", None)
     games.pop("validation/score", None)
-    others = [v for v in games.values() if v is not None]
-    return clean - sum(others) / len(others) if clean is not None and others else None
+    return _gap({k.partition("/")[2]: v for k, v in games.items() if v is not None})
 
 
 def evaluated_gap(folder: Path) -> float | None:
@@ -155,9 +153,12 @@ def evaluated_gap(folder: Path) -> float | None:
                 games.setdefault(row["variant"], []).append(float(row["episode_return"]))
     except (OSError, ValueError, LookupError):  # damaged
         return None
-    means = {variant: sum(scores) / len(scores) for variant, scores in games.items()}
-    clean = means.pop("original", None)
-    return clean - sum(means.values()) / len(means) if clean is not None and means else None
+    return _gap({variant: sum(scores) / len(scores) for variant, scores in games.items()})
+
+
+def _gap(scores: dict[str, float]) -> float | None:
+    clean = scores.pop("original", None)
+    return clean - sum(scores.values()) / len(scores) if clean is not None and scores else None
 
 
 def _last(rows: list[dict[str, Any]], key: str) -> float | None:

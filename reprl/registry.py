@@ -5,7 +5,6 @@ The Hydra application and plain Python scripts build their parts from the same f
 
 from __future__ import annotations
 
-import importlib
 import traceback
 from collections.abc import Mapping
 from importlib import resources
@@ -13,8 +12,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from reprl.blame import described
 from reprl.errors import UserError, unknown
+from reprl.user_code import described, imported
 
 Spec = str | Mapping[str, Any]
 
@@ -47,9 +46,8 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
 def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     """Call the spec's `_target_` with its other keys; nested specs are left to the target."""
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
-    module, _, name = str(path).rpartition(".")
     try:
-        target = getattr(importlib.import_module(module), name)
+        target = imported(str(path))
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
     try:

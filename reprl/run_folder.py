@@ -236,8 +236,9 @@ def now() -> str:
 
 
 def add_to_path(folders: list[str]) -> None:
-    """Let user code be imported, after everything that is installed."""
-    sys.path.extend(f for f in folders if f not in sys.path and Path(f).is_dir())
+    """Let user code be imported, after everything that is installed, before the working folder."""
+    end = len(sys.path) - (sys.path[-1:] == [os.getcwd()])  # where the command has put it
+    sys.path[end:end] = [f for f in folders if f not in sys.path and Path(f).is_dir()]
 
 
 def _readable(folder: RunFolder) -> bool:

@@ -20,7 +20,6 @@ from stable_baselines3.common.logger import Logger
 
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
-from reprl.blame import blamed
 from reprl.config import Config, parent_of
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError
@@ -29,6 +28,7 @@ from reprl.loggers import rewind_tensorboard
 from reprl.metrics import rewind_csv
 from reprl.run_folder import RunFolder, create, now, open_run, where
 from reprl.session import Session
+from reprl.user_code import blamed
 
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation"),

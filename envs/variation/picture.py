@@ -7,11 +7,10 @@ from typing import ClassVar
 import cv2
 import numpy as np
 
-from reprl.envs.objects import RAW, Objects
+from reprl.envs.objects import RAW, TALLEST, Objects
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity
 
 _SPREAD = 80.0  # standard deviation of the noise at severity 1, in gray levels
-_TALLEST = 250  # rows a picture can have; Breakout's has 210
 _REACH = 6  # raw pixels that the blur at severity 1 reaches to each side
 
 
@@ -25,7 +24,7 @@ class Noise(Effect):
         # Drawing 33,600 normal numbers an observation would be slow: a sheet twice as large is
         # drawn once, and every observation takes a random window of it.
         sheet = np.random.default_rng(0).normal(0.0, 1.0, (2 * RAW[0], 2 * RAW[1], 1)) * spread
-        sheet = np.pad(sheet, ((0, _TALLEST - RAW[0]), (0, 0), (0, 0)), mode="wrap")
+        sheet = np.pad(sheet, ((0, TALLEST - RAW[0]), (0, 0), (0, 0)), mode="wrap")
         self._lighter, self._darker = (
             np.repeat(np.clip(sign * sheet, 0, 255).round().astype(np.uint8), 3, axis=2)
             for sign in (1, -1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reprl.envs.variation.base import catalogue
+from reprl.envs.variation.lookup import catalogue
 from reprl.errors import unknown
 
 SPLITS = ("train", "validation", "test")

@@ -8,6 +8,7 @@ import pytest
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
+from reprl.run_folder import add_to_path
 
 CODE = """
 import torch
@@ -158,6 +159,14 @@ def test_own_variants_of_the_working_folder_are_found_by_every_command(
     assert main(["preview", "variant=wrong_parts:Copying", "output=sheet.png"]) == 2
     assert "in place" in capsys.readouterr().err
     sys.modules.pop("fine_parts", None)
+
+
+def test_a_runs_own_folders_come_before_the_working_folder(place: Path) -> None:
+    """A module of the same name where the command happens to be typed must not take over."""
+    assert main(["list", "encoder"]) == 0  # every command puts the working folder last
+    assert sys.path[-1] == str(place)
+    add_to_path([str(place / "conf")])
+    assert sys.path[-2:] == [str(place / "conf"), str(place)]
 
 
 def test_models_made_in_a_script_are_told_apart() -> None:

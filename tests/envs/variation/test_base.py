@@ -6,8 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from reprl.envs.variation import base
-from reprl.envs.variation.base import Effect, Part, Variant, find, variants
+from reprl.envs.variation import lookup
+from reprl.envs.variation.base import Effect, Part, Variant
+from reprl.envs.variation.lookup import find, variants
 from reprl.errors import UserError
 
 
@@ -128,7 +129,7 @@ def test_a_variant_is_refused_by_a_game_that_cannot_have_it() -> None:
 
 def test_composition_keeps_order_severities_and_games(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Variant("ball_thing", "dynamics", games=("breakout",), effects=(Part("a:b"),))
-    monkeypatch.setattr(base, "catalogue", lambda: {"ball_thing": other})
+    monkeypatch.setattr(lookup, "catalogue", lambda: {"ball_thing": other})
     both = find("user_module:Paint@0.5+ball_thing")
     assert both.name == "user_module:Paint+ball_thing"
     assert both.family == "mine+dynamics"

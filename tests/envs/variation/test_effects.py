@@ -10,8 +10,8 @@ import pytest
 
 from reprl.envs.objects import breakout_objects
 from reprl.envs.variation import Effect, find, suite, suites, variants
-from reprl.envs.variation.base import catalogue
 from reprl.envs.variation.drawing import gray
+from reprl.envs.variation.lookup import catalogue
 from reprl.errors import UserError
 from tests.envs.console import Console, follow, frames
 

@@ -5,7 +5,7 @@ import pytest
 
 from reprl.envs import make_vec_env
 from reprl.envs.variation import variants
-from reprl.envs.variation.base import catalogue
+from reprl.envs.variation.lookup import catalogue
 
 NAMES = variants()
 SEEN = [n for n in NAMES if catalogue()[n].family != "dynamics"]

@@ -1,4 +1,4 @@
-"""An exception in the user's own code as one sentence that names the line.
+"""The user's own code: imported by its path, and what it raises as one sentence with the line.
 
 Whatever builds parts from a configuration runs inside `blamed`; an exception that never passed
 through the user's files keeps its traceback, because then it is ours.
@@ -6,13 +6,24 @@ through the user's files keeps its traceback, because then it is ours.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from reprl.errors import UserError
+
+
+def imported(path: str) -> Any:
+    """The object at "module:object" or, as Hydra writes it, "module.object"."""
+    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    found: Any = importlib.import_module(module)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found
 
 
 @contextmanager
