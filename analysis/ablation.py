@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reprl.analysis.coverage import main_variants
 from reprl.analysis.curves import load_curve, steps_per_second
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
 from reprl.analysis.lengths import training_steps
 from reprl.analysis.naming import PARTS, method_settings, parts_of
-from reprl.analysis.overall import main_variants
 from reprl.analysis.results import Results, Run
 from reprl.analysis.statistics import retention
 from reprl.analysis.tables import Column, Table

@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from reprl.analysis.curves import banded, load_curve
+from reprl.analysis.curves import banded, load_curve, together
 from reprl.analysis.gap import CLEAN, generalization_gap, random_scores, run_scores, score_estimates
 from reprl.analysis.measured import REFERENCES
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.palette import Style
 from reprl.analysis.results import Results
 from reprl.analysis.severity import severity_curves
+from reprl.analysis.statistics import Array
 from reprl.analysis.tables import Table
 from reprl.analysis.tidy import MEASURES
 
@@ -38,6 +39,7 @@ def chart_data(
         "learning": learning(results),
         "measures": MEASURES,
         "twin": [],
+        "twin_variants": list(dict.fromkeys([*variants, *twin.frame["variant"]])),
         "attention": [],
     }
     if not results.episodes.empty:
@@ -94,16 +96,17 @@ def _scores(episodes: pd.DataFrame, variants: list[str], data: dict[str, Any]) -
 
 
 def learning(results: Results) -> list[dict[str, Any]]:
-    """One banded training curve per method."""
-    curves: dict[str, list[Any]] = {}
+    """One banded training curve per method; copies of a run count as one seed."""
+    curves: dict[str, dict[int, list[tuple[Array, Array]]]] = {}
     for run in results.runs:
         curve = load_curve(run.metrics) if run.metrics is not None else None
         if curve is not None:
-            curves.setdefault(run.method, []).append(curve)
+            curves.setdefault(run.method, {}).setdefault(run.seed, []).append(curve)
     out = []
-    for method, runs in curves.items():
-        band = banded(runs)[["step", "score", "low", "high", "n_seeds"]]
-        out.append({"method": method, "points": band.to_numpy().tolist()})
+    for method, seeds in curves.items():
+        band = banded([together(same) for same in seeds.values()])
+        points = band[["step", "score", "low", "high", "n_seeds"]].to_numpy().tolist()
+        out.append({"method": method, "points": points})
     return out
 
 

@@ -11,10 +11,12 @@ import pandas as pd
 from reprl.analysis.gap import prepare
 from reprl.analysis.measured import last_step, with_usual
 from reprl.analysis.naming import is_baseline, parts_of, variant_label
-from reprl.analysis.results import Results
+from reprl.analysis.results import Results, Run
 from reprl.analysis.tables import as_number
 from reprl.analysis.tidy import protocols
 from reprl.analysis.training_commands import training
+
+EVERY = {"perturbation": 4}  # this view looks at each n-th step, so fewer looks than steps
 
 
 def commands(results: Results, out: str) -> list[str]:
@@ -71,8 +73,26 @@ def _evaluations(results: Results, folder: Path) -> Iterator[str]:
             f"variants={','.join(variants)}",
             f"episodes={count}",
             _agents(dict.fromkeys(players.loc[same, "method"])),
+            _checkpoint(own, results.runs),
             *_protocol(own, seed),
         )
+
+
+def _checkpoint(measured: pd.DataFrame, runs: list[Run]) -> str:
+    """Which checkpoint was measured, where it was not the newest of every run."""
+    known = {run.name: run.record for run in runs}
+    steps = pd.to_numeric(measured.get("step", pd.Series(dtype=float)), errors="coerce")
+    found = [
+        (step, known[name].get("step"), (known[name].get("best") or {}).get("step"))
+        for name, step in steps.groupby(measured["run"]).max().items()
+        if name in known and pd.notna(step)
+    ]
+    if all(newest in (None, step) for step, newest, _ in found):
+        return ""
+    if all(best == step for step, _, best in found):
+        return "checkpoint=best"
+    same = {step for step, _, _ in found}
+    return f"checkpoint={same.pop():.0f}" if len(same) == 1 else ""
 
 
 def _agents(methods: Iterable[str]) -> str:
@@ -98,7 +118,7 @@ def _twins(results: Results, folder: Path) -> Iterator[str]:
     twin = twin.assign(variant=names)
     for seed, count, variants in _batches(twin):
         chosen = f"variants={','.join(variants)}"
-        protocol = _protocol(twin, seed)
+        protocol = [_checkpoint(twin, results.runs), *_protocol(twin, seed)]
         yield _line("evaluate", str(folder), "twin=true", chosen, f"steps={count}", *protocol)
 
 
@@ -114,12 +134,14 @@ def _attention(results: Results, folder: Path) -> Iterator[str]:
     for keys, part in looked.groupby(["run", "variant", "view", "player"], sort=False):
         name, variant, view, player = map(str, keys)
         run, frames = runs.get(name), part["n_frames"].max()
+        trend = run is not None and variant in run.trends
         masked = run is not None and parts_of(run.config)["attention"] != "none"
         options: tuple[str, ...] = (
             f"method={view}" if view != ("mask" if masked else "gradient") else "",
             f"player={player}" if player != "agent" else "",
-            f"steps={frames:.0f}" if frames > 0 else "",
-            "over_training=true" if run is not None and variant in run.trends else "",
+            f"steps={frames * EVERY.get(view, 1):.0f}" if frames > 0 else "",
+            "" if trend else _checkpoint(last_step(part), results.runs),
+            "over_training=true" if trend else "",
             "faithfulness=true" if (name, variant) in faithful else "",
         )
         groups.setdefault(options, []).append(variant)

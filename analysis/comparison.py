@@ -130,22 +130,43 @@ def holm(p: Sequence[float]) -> list[float]:
 def exact_tests(
     pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[list[float], str]:
-    """Holm-adjusted p-values of all pairs and a sentence; all NaN where seeds are too few."""
+    """Holm-adjusted p-values of the pairs and a sentence; NaN where seeds are too few."""
     if not pairs:
         return [], "Fewer than two methods can be compared, so nothing was tested."
     sizes = [(len(a), len(b)) for a, b in pairs]
-    count = len(pairs)
-    needed = seeds_needed(count)
-    tests = "1 comparison" if count == 1 else f"{count} comparisons with Holm's correction"
-    if any(min(s) < 2 or count * smallest_p(*s) > LEVEL for s in sizes):
+    tested = can_be_tested(sizes)
+    p_values = [float("nan")] * len(pairs)
+    if not tested:
         n, m = min(sizes, key=min)
-        sentence = (
-            f"No significance test: with {n} against {m} seeds no exact test of {tests} can reach "
-            f"p < {LEVEL}, whatever the scores; {needed} seeds per method would allow one."
+        return p_values, (
+            f"No significance test: with {n} against {m} seeds no exact test of "
+            f"{_comparisons(len(pairs))} can reach p < {LEVEL}, whatever the scores; "
+            f"{seeds_needed(len(pairs))} seeds per method would allow one."
         )
-        return [float("nan")] * count, sentence
-    p_values = holm([permutation_test(a, b) for a, b in pairs])
-    return p_values, f"Exact permutation tests over whole runs, {tests}."
+    for i, p in zip(tested, holm([permutation_test(*pairs[i]) for i in tested]), strict=True):
+        p_values[i] = p
+    exact = all(comb(n + m, n) <= EXACT_LIMIT for n, m in (sizes[i] for i in tested))
+    kind = "Exact permutation tests" if exact else "Permutation tests, the largest of them sampled,"
+    sentence = f"{kind} over whole runs, {_comparisons(len(tested))}."
+    if len(tested) < len(pairs):
+        sentence += f" {len(pairs) - len(tested)} more have too few seeds to be tested."
+    return p_values, sentence
+
+
+def can_be_tested(sizes: Sequence[tuple[int, int]]) -> list[int]:
+    """The pairs that can all reach the level after the correction: as many as possible, by their
+    numbers of seeds alone, so pairs of equal numbers are tested together or not at all.
+    """
+    smallest = [smallest_p(n, m) if min(n, m) > 1 else 1.0 for n, m in sizes]
+    for limit in sorted(set(smallest), reverse=True):
+        chosen = [i for i, p in enumerate(smallest) if p <= limit]
+        if len(chosen) * limit <= LEVEL:
+            return chosen
+    return []
+
+
+def _comparisons(count: int) -> str:
+    return "1 comparison" if count == 1 else f"{count} comparisons with Holm's correction"
 
 
 def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:

@@ -13,6 +13,7 @@ from reprl.analysis.naming import (
 )
 from reprl.analysis.results import Results
 from reprl.analysis.severity import RULE, difficulty, severity_areas
+from reprl.analysis.statistics import relative_gap
 from reprl.analysis.tables import Column, Table
 
 METHOD = Column("method", "Method")
@@ -29,7 +30,9 @@ def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
 
 def overall_table(summary: pd.DataFrame) -> Table:
     """The ranking."""
-    frame = summary.sort_values("order").drop(columns="order").reset_index(drop=True)
+    if summary.empty:  # only random or scripted players were measured
+        return Table("overall", "", [], summary)
+    frame = summary.sort_values("order").drop(columns=["order", "why"]).reset_index(drop=True)
     frame["beats"] = [
         f"{b} of {n}" if r is not None else "unknown"
         for b, n, r in zip(frame["beat_random"], frame["n_seeds"], frame["ranked"], strict=True)
@@ -78,9 +81,11 @@ def gap_table(episodes: pd.DataFrame) -> Table:
         Column("score", "Score", "score"),
         Column("clean", "Clean", "score"),
         spread("gap", "Gap", help="points lost against the clean game"),
+        Column("relative_gap", "Relative", "share", help="share of the clean score that is lost"),
         spread("retention", "Retention", "share"),
     ]
     gaps = generalization_gap(episodes)
+    gaps = gaps.assign(relative_gap=relative_gap(gaps["clean"], gaps["score"]))
     return Table("gap", "Generalization gap", columns, gaps, chosen_by="variant")
 
 

@@ -67,3 +67,11 @@ def banded(curves: Sequence[tuple[Array, Array]]) -> pd.DataFrame:
         if got.n_seeds:
             rows.append((step, got.n_seeds, got.value, got.low, got.high))
     return pd.DataFrame(rows, columns=["step", "n_seeds", "score", "low", "high"])
+
+
+def together(curves: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The mean curve of runs that are the same experiment."""
+    if len(curves) == 1:
+        return curves[0]
+    band = banded(curves)
+    return band["step"].to_numpy(float), band["score"].to_numpy(float)

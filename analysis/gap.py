@@ -45,16 +45,18 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
         raise UserError(f"the episodes table lacks the columns {', '.join(missing)}.")
     _require_one_protocol(episodes)
     frame = episodes.copy()
-    frame["episode_return"] = pd.to_numeric(frame["episode_return"], errors="coerce")
-    frame = frame[np.isfinite(frame["episode_return"])]
+    for column in ("episode_return", "train_seed"):
+        frame[column] = pd.to_numeric(frame[column], errors="coerce")
+        frame = frame[np.isfinite(frame[column])]
+    frame["train_seed"] = frame["train_seed"].astype(int)
     if "step" in frame.columns:
         step = pd.to_numeric(frame["step"], errors="coerce").fillna(0)
-        frame = frame[step == step.groupby([frame["method"], frame["run"]]).transform("max")]
+        own = [frame[key] for key in ("method", "run", "train_seed")]
+        frame = frame[step == step.groupby(own).transform("max")]
     for column in ("family", "severity"):
         if column not in frame.columns:
             frame[column] = None
     frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
-    frame["train_seed"] = pd.to_numeric(frame["train_seed"], errors="coerce").fillna(-1).astype(int)
     frame["variant"] = frame["variant"].astype(str)
     frame["curve"] = frame["variant"].map(curve_of)
     plain = ~frame["variant"].str.contains("@")

@@ -28,13 +28,12 @@ def last_step(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def twin_table(twin: pd.DataFrame) -> Table:
-    """Twin evaluation: each run's mean over steps, then the estimate over runs."""
+    """Twin evaluation: each seed's mean over steps, then the estimate over seeds."""
     rows = []
     if not twin.empty:
-        per_run = (
-            last_step(twin).groupby(["method", "variant", "run"], sort=False)[list(MEASURES)].mean()
-        )
-        for (method, variant), part in per_run.groupby(level=["method", "variant"], sort=False):
+        keys = ["method", "variant", "train_seed"]  # copies of a run count once
+        per_seed = last_step(twin).groupby(keys, sort=False)[list(MEASURES)].mean()
+        for (method, variant), part in per_seed.groupby(level=["method", "variant"], sort=False):
             row: dict[str, Any] = {"method": method, "variant": variant, "n_seeds": len(part)}
             for measure in MEASURES:
                 got = estimate(mean, part[measure].to_numpy())
@@ -74,7 +73,7 @@ def attention_table(attention: pd.DataFrame) -> Table:
     keys = ["method", "variant", "view", "object", "metric"]
     if not attention.empty:
         for values, part in _with_views(last_step(attention)).groupby(keys, sort=False):
-            got = estimate(mean, part.groupby("run")["value"].mean().to_numpy())
+            got = estimate(mean, part.groupby("train_seed")["value"].mean().to_numpy())
             low, high = got.low, got.high
             if got.n_seeds == 1:  # one run: its own interval over games, as measured
                 low, high = part["low"].mean(), part["high"].mean()
@@ -114,7 +113,7 @@ def faithfulness_table(measured: pd.DataFrame) -> Table:
         for values, part in _with_views(frame).groupby(keys, sort=False):
             own = part.loc[part["condition"] == "attention", "value"].mean()
             for order, rival in part[part["advantage"].notna()].groupby("condition", sort=False):
-                got = estimate(mean, rival.groupby("run")["advantage"].mean().to_numpy())
+                got = estimate(mean, rival.groupby("train_seed")["advantage"].mean().to_numpy())
                 low, high = got.low, got.high
                 if got.n_seeds == 1:  # one run: its own interval over games, as measured
                     low, high = rival["advantage_low"].mean(), rival["advantage_high"].mean()

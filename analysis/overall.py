@@ -15,23 +15,15 @@ from reprl.analysis.comparison import (
     is_ranked,
     probability_of_improvement,
 )
+from reprl.analysis.coverage import different, main_variants, why_unknown, with_random
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.statistics import Array, Estimate, Statistic, estimate, iqm, mean, retention
 from reprl.analysis.tables import form
 
 ALL = "all variants"
+UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
 MOST_COMPARED = 6  # methods; beyond that each is compared with the first one only
-
-
-def main_variants(scores: pd.DataFrame) -> list[str]:
-    """The variants every trained seed was evaluated on, without the weaker severities.
-
-    Averages over variants use only these: otherwise a method could win by skipping a hard one.
-    """
-    trained = scores[[not is_baseline(m) for m in scores.index.get_level_values("method")]]
-    shared = [str(v) for v in scores.columns if v != CLEAN and trained[v].notna().all()]
-    return main_labels(shared)
 
 
 def overall(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -43,6 +35,8 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     scores = run_scores(episodes)
     random = random_scores(scores)
     variants = main_variants(scores)
+    known_variants = with_random(variants, scores)
+    base = random.reindex([CLEAN, *known_variants]).to_numpy(float)
     verdicts = _verdicts(prepare(episodes))
     rows = []
     for method, part in scores.groupby(level="method", sort=False):
@@ -52,13 +46,14 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
         known = verdicts.get(str(method), [])
         row: dict[str, object] = {"method": method, "n_seeds": len(part)}
         row |= _spread("clean", estimate(mean, clean))
-        row |= _spread("score", estimate(mean, part[variants].to_numpy(float)))
-        base = random.reindex([CLEAN, *variants]).to_numpy(float)
-        table = np.column_stack([clean, part[variants].to_numpy(float)])  # (R, 1 + V)
+        played = part[variants].to_numpy(float)  # (R, V)
+        row |= _spread("score", estimate(mean, played) if variants else UNKNOWN)
+        table = np.column_stack([clean, part[known_variants].to_numpy(float)])  # (R, 1 + V)
         row |= _spread("retention", estimate(partial(_retention, base, mean), table))
         row |= _spread("iqm", estimate(partial(_retention, base, iqm), table))
         row["beat_random"] = sum(v is True for v in known)
         row["ranked"] = is_ranked(known)
+        row["why"] = _why(row, scores)
         rows.append(row)
     table_ = pd.DataFrame(rows)
     if table_.empty:
@@ -70,12 +65,23 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     return table_
 
 
+def _why(row: dict[str, object], scores: pd.DataFrame) -> str:
+    """Why a method has no retention or cannot be held against random play; empty where it can."""
+    if np.isfinite(float(str(row["retention"]))) and row["ranked"] is not None:
+        return ""
+    why = why_unknown(scores)
+    if row["ranked"] is None and not why.startswith("random"):
+        return "fewer than two different games cannot be held against random play"
+    return why
+
+
 def _verdicts(frame: pd.DataFrame) -> dict[str, list[bool | None]]:
     clean = frame[frame["variant"] == CLEAN]
     random = clean.loc[clean["method"] == "random", "episode_return"]
     out: dict[str, list[bool | None]] = {}
     for (method, _), games in clean.groupby(["method", "train_seed"]):
-        out.setdefault(str(method), []).append(beats_random(games["episode_return"], random))
+        found = beats_random(different(games)["episode_return"], random)
+        out.setdefault(str(method), []).append(found)
     return out
 
 
@@ -160,10 +166,9 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
         return f"{played} and was evaluated on no variant yet."
     if row["ranked"] is None or not np.isfinite(row["retention"]):
         worst = own.loc[own["gap"].idxmax()] if own["gap"].notna().any() else own.iloc[0]
-        why = "random play was not measured" if row["ranked"] is None else "too little was learned"
         return (
             f"{played} and {worst['score']:.1f} on {worst['variant']}, its worst variant; what "
-            f"share of its learning survives is unknown because {why}."
+            f"share of its learning survives is unknown because {row['why']}."
         )
     spread = ""
     if np.isfinite(row["retention_low"]):

@@ -52,7 +52,7 @@ def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[s
         items = [p for p in data["points"][name] if p["method"] in trained]
         if items:
             yield name, dot_figure(items, data["variants"], styles, label)
-    if data["twin"]:
+    if any(row[m][0] is not None for row in data["twin"] for m in data["measures"]):
         yield "twin", twin_figure(data, styles)
     for curve in dict.fromkeys(s["curve"] for s in data["severity"]):
         series = [s for s in data["severity"] if s["curve"] == curve and s["method"] in trained]
@@ -79,7 +79,7 @@ def dot_figure(
 
 def twin_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
     """All measures of the twin evaluation side by side."""
-    rows, methods = _present(data["twin"], data["variants"], styles)
+    rows, methods = _present(data["twin"], data["twin_variants"], styles)
     measures = [m for m in data["measures"] if any(t[m][0] is not None for t in data["twin"])]
     height = 0.8 + len(rows) * (0.22 + 0.16 * len(methods))
     figure = Figure(figsize=(2.2 * len(measures), height))

@@ -15,8 +15,10 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from reprl.analysis.coverage import notes
 from reprl.analysis.curves import read_metrics
-from reprl.analysis.naming import is_baseline, method_name, method_settings
+from reprl.analysis.grouping import distinguish, of_one_game
+from reprl.analysis.naming import is_baseline, method_name, variant_label
 from reprl.analysis.tidy import REQUIRED, one_protocol, read_table, tidy_episodes
 from reprl.errors import UserError
 
@@ -81,15 +83,20 @@ def collect(folders: Iterable[Path | str]) -> Results:
         raise UserError(
             f"no runs in {names}: a run folder has a config.yaml, as written by reprl train."
         )
+    runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
-    _distinguish(runs, warnings)
+    distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
+    if "severity" in twin:
+        levels = pd.to_numeric(twin["severity"], errors="coerce")
+        twin["variant"] = list(map(variant_label, twin["variant"], levels))
     frames = [episodes, twin, _concat(tables["attention"]), _concat(tables["faithfulness"])]
     for frame in frames:
         if not frame.empty and names_of:
-            frame["method"] = frame["run"].map(names_of).fillna(frame["method"])
-    _check(runs, frames[0], warnings)
+            own = ~frame["method"].map(is_baseline)  # a run's folder may be called "random"
+            frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
+    warnings += notes(frames[0])
     episodes, twin, attention, faithfulness = frames
     return Results(runs, episodes, twin, attention, faithfulness, warnings, roots)
 
@@ -140,6 +147,7 @@ def _read_folder(
                 table.loc[own, "run"] = run.name
                 if kind == "episodes" and own.any() and "method" not in run.record:
                     run.method = str(table.loc[own, "method"].iloc[-1])
+            table.attrs["folder"] = folder
             tables[kind].append(table)
 
 
@@ -160,16 +168,34 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     attention = folder / "attention"
     if attention.is_dir():
         files = sorted(p for p in attention.iterdir() if p.is_file())
-        run.images = {p.stem: p for p in files if p.suffix.lower() in IMAGES}
-        run.trends = {p.name.removesuffix(TREND): p for p in files if p.name.endswith(TREND)}
-        run.videos = {p.stem: p for p in files if p.suffix == ".mp4"}
-        labels = read_mapping(attention / "labels.json", warnings).get("labels", {})
+        known = read_mapping(attention / "labels.json", warnings)
+        named = _variants_of(known.get("about"))
+        for path in files:
+            variant = path.name.removesuffix(TREND) if path.name.endswith(TREND) else path.stem
+            variant = named.get(variant, variant)
+            if path.suffix.lower() in IMAGES:
+                run.images[variant] = path
+            elif path.name.endswith(TREND):
+                run.trends[variant] = path
+            elif path.suffix == ".mp4":
+                run.videos[variant] = path
+        labels = known.get("labels", {})
         if isinstance(labels, Mapping):
             run.labels = {
-                str(k): [str(i) for i in (v if isinstance(v, list) else [v])]
+                named.get(str(k), str(k)): [str(i) for i in (v if isinstance(v, list) else [v])]
                 for k, v in labels.items()
             }
     return run
+
+
+def _variants_of(about: Any) -> dict[str, str]:
+    """File name -> variant: a user's own has signs in its name that a file name cannot have."""
+    if not isinstance(about, Mapping):
+        return {}
+    known = {
+        str(k): v["variant"] for k, v in about.items() if isinstance(v, Mapping) and "variant" in v
+    }
+    return {name: str(variant) for name, variant in known.items()}
 
 
 def read_mapping(path: Path, warnings: list[str]) -> dict[str, Any]:
@@ -186,53 +212,6 @@ def read_mapping(path: Path, warnings: list[str]) -> dict[str, Any]:
         warnings.append(f"{path}: holds no settings.")
         return {}
     return value
-
-
-def _distinguish(runs: list[Run], warnings: list[str]) -> None:
-    """Runs of one method name with different settings get those settings into their names."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.method, []).append(run)
-    for method, members in groups.items():
-        settings = [method_settings(r.config) for r in members]
-        keys = sorted(set().union(*settings))
-        differing = [
-            k for k in keys if len({json.dumps(s.get(k), default=str) for s in settings}) > 1
-        ]
-        if "total_steps" in differing and len(differing) == 1:
-            warnings.append(f"{method}: its runs were trained for different numbers of steps.")
-            continue
-        for run, values in zip(members, settings, strict=True):
-            extra = ", ".join(f"{k.removeprefix('algo.')}={values.get(k)}" for k in differing[:4])
-            run.method += f" · {extra}" if extra else ""
-        seeds = [(r.method, r.seed) for r in members]
-        for name, seed in sorted({s for s in seeds if seeds.count(s) > 1}):
-            warnings.append(f"{name}: several runs have seed {seed}; they count as one seed.")
-
-
-def _check(runs: list[Run], episodes: pd.DataFrame, warnings: list[str]) -> None:
-    games = sorted({r.game for r in runs})
-    if len(games) > 1:
-        warnings.append(
-            f"these runs play different games ({', '.join(games)}): scores of "
-            "different games are not comparable."
-        )
-    if episodes.empty:
-        return
-    counts = episodes[episodes["train_seed"] >= 0].groupby(
-        ["run", "variant", "severity"], dropna=False
-    )
-    sizes = sorted(set(counts.size()))
-    if len(sizes) > 1:
-        warnings.append(
-            f"runs were evaluated on between {sizes[0]} and {sizes[-1]} games a "
-            "variant: each run's mean counts equally, whatever its number of games."
-        )
-    if not (episodes["method"] == "random").any():
-        warnings.append(
-            "the random player was not measured, so retention is unknown: "
-            "reprl evaluate measures it along with the runs."
-        )
 
 
 def _concat(frames: list[pd.DataFrame]) -> pd.DataFrame:

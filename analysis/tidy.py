@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.naming import is_baseline
+from reprl.csv_rows import read_rows
 
 # Columns each file must have, and those of them that must be numbers.
 REQUIRED = {
@@ -17,10 +18,10 @@ REQUIRED = {
     "faithfulness": ["run", "method", "train_seed", "variant", "test", "condition", "value"],
 }
 NUMBERS = {
-    "episodes": ["episode_return"],
-    "twin": ["step_in_game"],
-    "attention": ["value"],
-    "faithfulness": ["value"],
+    "episodes": ["train_seed", "episode_return"],
+    "twin": ["train_seed", "step_in_game"],
+    "attention": ["train_seed", "value"],
+    "faithfulness": ["train_seed", "value"],
 }
 MEASURES = {
     "js": "policy change (JS divergence, nats)",
@@ -52,18 +53,12 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
     """One measured file, or None with a warning if nothing in it can be used."""
     if not path.is_file():
         return None
-    damaged: list[list[str]] = []
-
-    def keep_count(row: list[str]) -> None:
-        damaged.append(row)
-
     try:
-        table = pd.read_csv(
-            path, engine="python", on_bad_lines=keep_count, dtype=str, encoding_errors="replace"
-        )
+        table, damaged = read_rows(path)
     except (ValueError, OSError) as error:
         warnings.append(f"{path}: cannot be read ({str(error).splitlines()[0][:120]}).")
         return None
+    table = table.replace("", np.nan)
     missing = [c for c in REQUIRED[kind] if c not in table.columns]
     if missing:
         warnings.append(f"{path}: lacks the columns {', '.join(missing)}, so it was left out.")
@@ -72,14 +67,13 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         if column not in table.columns:
             table[column] = np.nan
         table[column] = pd.to_numeric(table[column], errors="coerce")
-    table["train_seed"] = pd.to_numeric(table["train_seed"], errors="coerce").fillna(-1).astype(int)
     complete = table[["run", "method", "variant"]].notna().all(axis=1)
     finite = table[NUMBERS[kind]].map(np.isfinite).all(axis=1)
-    bad = len(damaged) + int((~complete | ~finite).sum())
+    bad = damaged + int((~complete | ~finite).sum())
     if bad:
         warnings.append(f"{path}: {bad} damaged rows or scores that are no number were left out.")
     table = table[complete & finite].reset_index(drop=True)
-    return table if len(table) else None
+    return table.astype({"train_seed": int}) if len(table) else None
 
 
 def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:

@@ -8,6 +8,7 @@ view and player studied again is replaced.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
+from reprl.csv_rows import read_rows
 from reprl.envs.vector import VariantSpec
 from reprl.instruments import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.run_folder import write_atomically
@@ -207,9 +209,10 @@ def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
 def _old_rows(path: Path) -> pd.DataFrame:
     """What an earlier study left, or nothing where that cannot be read."""
     try:
-        return pd.read_csv(path, on_bad_lines="skip") if path.is_file() else pd.DataFrame()
-    except ValueError:
+        whole = read_rows(path)[0].to_csv(index=False)
+    except (OSError, ValueError):
         return pd.DataFrame()
+    return pd.read_csv(io.StringIO(whole))
 
 
 def _label(path: Path, name: str, found: Study, step: int) -> None:
@@ -222,5 +225,5 @@ def _label(path: Path, name: str, found: Study, step: int) -> None:
     if found.labels is not None:
         labels[name] = found.labels
     seen = {"view": found.recording.view.name, "player": found.recording.player}
-    about[name] = {**seen, "step": step, **found.numbers}
+    about[name] = {"variant": found.variant, **seen, "step": step, **found.numbers}
     write_atomically(path, json.dumps({"labels": labels, "about": about}, indent=1) + "\n")

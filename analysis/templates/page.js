@@ -61,7 +61,7 @@ const draw = {
     const items = data.twin.map((t) => ({ method: t.method, row: t.variant, value: t[measure][0], low: t[measure][1], high: t[measure][2] }));
     const form = measure === "flip" ? percent : (v) => number(v, 2);
     for (const i of items) i.tip = `${i.method} on ${i.row}\n${data.measures[measure]}\n${spread(i, form)}`;
-    dots(box, { rows: data.variants, items, form, label: data.measures[measure], lines: [{ at: 0, text: "no change" }], title: "twin evaluation" });
+    dots(box, { rows: data.twin_variants, items, form, label: data.measures[measure], lines: [{ at: 0, text: "no change" }], title: "twin evaluation" });
   },
   attention(box) {
     const on = lookedAt(), own = data.attention.filter((a) => a.metric === metric && (on === "*" || a.variant === on));

@@ -82,8 +82,10 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     from reprl.analysis.attention.study import measure_faithfulness, study, write
     from reprl.analysis.attention.views import make_view
 
-    view = make_view(network_of(target.load()), values["method"])
-    where = f"{target.folder.path.name} at step {target.step} on {variant.name}"
+    model = target.load()
+    step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
+    view = make_view(network_of(model), values["method"])
+    where = f"{target.folder.path.name} at step {step} on {variant.name}"
     print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
     seed, settings = values["seed"], target.settings
     found = study(
@@ -96,7 +98,7 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     )
     if values["faithfulness"] and last:
         measure_faithfulness(found, variant, games=values["games"], seed=seed, settings=settings)
-    identity = target.labels(target.step)
+    identity = target.labels(step)
     write(found, target.folder.path, identity, pictures=last)
     _show(found, target.folder.path, identity, last)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import math
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reprl.csv_rows import read_rows
 from reprl.errors import UserError
 from reprl.evaluation.agents import Task
 from reprl.evaluation.runner import COLUMNS
@@ -31,26 +33,14 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
     """The rows of a file, typed, and how many lines of it are damaged and left out."""
     if not path.exists():
         return pd.DataFrame(columns=list(columns)), 0
-    damaged: list[list[str]] = []
-
-    def count(row: list[str]) -> None:
-        damaged.append(row)
-
     try:
-        frame = pd.read_csv(
-            path,
-            dtype=str,
-            keep_default_na=False,
-            engine="python",
-            on_bad_lines=count,
-            encoding_errors="replace",
-        )
+        frame, damaged = read_rows(path)
     except (ValueError, OSError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise UserError(f"{path} was not written by reprl evaluate: it has no column {missing[0]}.")
-    frame = frame[list(columns)].fillna("")
+    frame = frame[list(columns)]
     good = pd.Series(True, index=frame.index)
     for column in columns:
         if column in (*INTEGERS, *NUMBERS, *MAYBE):
@@ -66,16 +56,21 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
     frame = frame[good].reset_index(drop=True)
     kinds: dict[str, type] = {c: np.int64 for c in INTEGERS if c in columns}
     kinds |= {c: np.float64 for c in (*NUMBERS, *MAYBE) if c in columns}
-    return frame.astype(kinds), len(damaged) + int((~good).sum())
+    return frame.astype(kinds), damaged + int((~good).sum())
 
 
 def add(
     path: Path, rows: pd.DataFrame, columns: Sequence[str] = COLUMNS, key: Sequence[str] = KEY
 ) -> pd.DataFrame:
-    """Merge rows into a file, newer ones in place of older; returns everything in it."""
+    """Merge rows into a file, newer ones in place of older; returns everything in it.
+
+    A file with damaged lines is kept beside it under another name before they are dropped.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        there, _ = read(path, columns)
+        there, damaged = read(path, columns)
+        if damaged:
+            shutil.copyfile(path, path.with_name(f"{path.name}.damaged"))
         parts = [part for part in (there, rows[list(columns)]) if len(part)]
         merged = pd.concat(parts, ignore_index=True) if parts else there
         known = [_key(row, key) for row in merged[list(key)].itertuples(index=False)]

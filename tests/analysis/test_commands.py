@@ -142,3 +142,28 @@ def test_names_are_quoted_for_the_shell(runs: Path) -> None:
     odd = runs.rename("my runs")
     line = commands(collect([odd]), "a report")[0]
     assert shlex.split(line) == ["reprl", "report", "my runs", "out=a report"]
+
+
+def test_the_measured_checkpoint_is_named_where_it_is_not_the_newest(runs: Path) -> None:
+    def record(best: int | None) -> None:
+        for path in runs.glob("ppo*/run.json"):
+            known = json.loads(path.read_text()) | {"step": 600_000}
+            path.write_text(json.dumps(known | {"best": {"step": best} if best else None}))
+
+    change(list(runs.glob("*/evaluation/twin.csv")), step=500_000)
+    record(None)
+    assert all(" checkpoint=500000" in line for line in lines(runs, "evaluate"))
+    assert lines(runs, "attention")[0] == "runs variant=original steps=400 checkpoint=500000"
+    record(500_000)
+    assert all(" checkpoint=best" in line for line in lines(runs, "evaluate"))
+    for path in runs.glob("ppo*/run.json"):
+        path.write_text(path.read_text().replace("600000", "500000"))
+    assert not any("checkpoint=" in line for line in lines(runs, "evaluate"))
+
+
+def test_a_view_that_looks_at_some_steps_is_given_all_of_them(runs: Path) -> None:
+    from reprl.analysis.attention.saliency import Perturbation
+
+    change(list(runs.glob("*/attention/scores.csv")), view="perturbation")
+    found = lines(runs, "attention")[0]
+    assert f"steps={400 * Perturbation.every}" in found

@@ -8,6 +8,7 @@ from scipy import stats
 
 from reprl.analysis.comparison import (
     beats_random,
+    can_be_tested,
     difference,
     exact_tests,
     holm,
@@ -88,6 +89,27 @@ def test_enough_seeds_are_tested_and_corrected() -> None:
     p, sentence = exact_tests([separate, equal])
     assert p == pytest.approx([2 * 2 / 252, 1.0])
     assert "Holm" in sentence
+
+
+def test_a_method_with_one_seed_leaves_the_others_their_tests() -> None:
+    separate = ([10, 11, 12, 13, 14], [1, 2, 3, 4, 5])
+    p, sentence = exact_tests([separate, ([10], [1, 2, 3, 4, 5]), ([1, 2, 3], [4, 5, 6])])
+    assert p[0] == pytest.approx(2 / 252)  # the only test, so nothing to correct
+    assert math.isnan(p[1])
+    assert math.isnan(p[2])
+    assert "1 comparison" in sentence
+    assert "2 more have too few seeds" in sentence
+
+
+def test_which_pairs_are_tested_depends_on_their_seeds_alone() -> None:
+    assert can_be_tested([(4, 4), (4, 4)]) == []  # 2 * 2/70 = 0.057; either alone could, but which?
+    assert can_be_tested([(4, 4), (6, 6)]) == [1]  # both: 2 * 2/70; one: 2/924
+    assert can_be_tested([(6, 6), (2, 2), (6, 6)]) == [0, 2]
+
+
+def test_sampled_tests_are_not_called_exact() -> None:
+    many = list(range(12))
+    assert exact_tests([(many, many)])[1].startswith("Permutation tests, the largest of them")
 
 
 def test_holm_by_hand() -> None:

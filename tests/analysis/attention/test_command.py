@@ -96,6 +96,17 @@ def test_every_checkpoint_and_then_another_variant(folder, capsys):
     assert labels["about"]["original"]["view"] == "gradient"
 
 
+def test_maps_of_an_older_checkpoint_are_not_called_the_newest(folder, capsys):
+    newest = max((folder / "checkpoints").iterdir())
+    (newest / "state.json").write_text("{}")
+    code, out = run(capsys, folder)
+    assert code == 0
+    assert "at step 0, mask" in out.out
+    assert set(pd.read_csv(folder / "attention" / "scores.csv")["step"]) == {0}
+    about = json.loads((folder / "attention" / "labels.json").read_text())["about"]
+    assert (about["original"]["step"], about["original"]["variant"]) == (0, "original")
+
+
 @pytest.mark.slow
 def test_faithfulness_is_written_and_summed_up(folder, capsys):
     code, out = run(capsys, folder, "faithfulness=true", "games=2")
@@ -109,11 +120,19 @@ def test_faithfulness_is_written_and_summed_up(folder, capsys):
 @pytest.mark.slow
 def test_a_damaged_table_of_before_is_no_obstacle(folder, capsys):
     (folder / "attention").mkdir()
-    (folder / "attention" / "scores.csv").write_text("")
+    path = folder / "attention" / "scores.csv"
+    path.write_text("")
     (folder / "attention" / "labels.json").write_text("{")
     code, _ = run(capsys, folder)
     assert code == 0
-    assert len(pd.read_csv(folder / "attention" / "scores.csv")) > 5
+    first = pd.read_csv(path)
+    assert len(first) > 5
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], '"' + lines[1], *lines[2:]]) + "\n")  # a stray quote
+    run(capsys, folder, "method=gradient")
+    again = pd.read_csv(path)
+    kept = again[again["view"] == "mask"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept, first.iloc[1:].reset_index(drop=True))
 
 
 @pytest.mark.slow

@@ -1,0 +1,83 @@
+"""Which runs belong together: one game, and one name for each set of settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from reprl.analysis.naming import method_settings
+
+if TYPE_CHECKING:
+    from reprl.analysis.results import Run
+
+FEW = 4  # settings that are all shown in a name
+
+
+def distinguish(runs: list[Run], warnings: list[str]) -> None:
+    """Runs of one method name with different settings get those settings into their names."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.method, []).append(run)
+    for method, members in groups.items():
+        settings = [method_settings(r.config) for r in members]
+        keys = sorted(set().union(*settings))
+        differing = [
+            k for k in keys if len({json.dumps(s.get(k), default=str) for s in settings}) > 1
+        ]
+        if "total_steps" in differing and len(differing) == 1:
+            warnings.append(f"{method}: its runs were trained for different numbers of steps.")
+            continue
+        named = _enough(differing, settings)
+        for run, values in zip(members, settings, strict=True):
+            extra = ", ".join(f"{k.removeprefix('algo.')}={values.get(k)}" for k in named)
+            run.method += f" · {extra}" if extra else ""
+        seeds = [(r.method, r.seed) for r in members]
+        for name, seed in sorted({s for s in seeds if seeds.count(s) > 1}):
+            warnings.append(f"{name}: several runs have seed {seed}; they count as one seed.")
+
+
+def _enough(keys: list[str], settings: list[dict[str, Any]]) -> list[str]:
+    """Keys that tell all settings apart: every one where they are few, else no more than needed."""
+    if len(keys) <= FEW:
+        return keys
+    chosen: list[str] = []
+    groups = 1
+    for key in keys:
+        tried = [*chosen, key]
+        found = len({json.dumps([s.get(k) for k in tried], default=str) for s in settings})
+        if found > groups:
+            chosen, groups = tried, found
+    return chosen
+
+
+def of_one_game(
+    runs: list[Run], tables: dict[str, list[pd.DataFrame]], warnings: list[str]
+) -> list[Run]:
+    """The runs of the game most of them play: points of different games have no common scale.
+
+    Tables know the folder they were read from, `attrs["folder"]`; other games' tables are dropped.
+    """
+    games = [run.game for run in runs]
+    if len(set(games)) < 2:
+        return runs
+    chosen = max(dict.fromkeys(games), key=games.count)
+    others = ", ".join(sorted(set(games) - {chosen}))
+    warnings.append(
+        f"these runs play different games: only those of {chosen} are reported; give the folders "
+        f"of {others} to a report of their own."
+    )
+    for kind, frames in tables.items():
+        tables[kind] = [f for f in frames if _game_at(f.attrs["folder"], runs) in (chosen, None)]
+    return [run for run in runs if run.game == chosen]
+
+
+def _game_at(folder: Path, runs: list[Run]) -> str | None:
+    """The game of the run in a folder, or of those beside it; None where they play several."""
+    for home in (folder.resolve(), folder.resolve().parent):
+        games = {r.game for r in runs if r.path.resolve().is_relative_to(home)}
+        if games:
+            return games.pop() if len(games) == 1 else None
+    return None

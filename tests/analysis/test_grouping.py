@@ -1,0 +1,83 @@
+"""Which runs belong together: games stay apart, settings make names, copies are one seed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprl.analysis.charts import learning
+from reprl.analysis.gap import generalization_gap
+from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
+from reprl.analysis.results import collect
+
+
+@pytest.fixture
+def runs(sweep: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sweep, tmp_path / "runs"))
+
+
+def configure(run: Path, **changes: object) -> None:
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    for key, value in changes.items():
+        config[key] = {**config[key], **value} if isinstance(value, dict) else value
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def test_another_game_is_left_out_with_its_random_player(runs: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(runs, tmp_path / "pong"))
+    for run in other.glob("ppo*"):
+        configure(run, env={"game": "pong"})
+        shutil.move(run, other / f"pong-{run.name}")
+    shutil.rmtree(next(other.glob("pong-*-1")))  # fewer runs, so Breakout is reported
+    alone = collect([runs])
+    got = collect([other, runs])
+    assert any("only those of breakout are reported" in w for w in got.warnings)
+    assert {r.name for r in got.runs} == {r.name for r in alone.runs}
+    gaps = [generalization_gap(r.episodes).sort_values(["method", "variant"]) for r in (got, alone)]
+    assert gaps[0].reset_index(drop=True).equals(gaps[1].reset_index(drop=True))
+
+
+def test_runs_that_differ_in_a_fifth_setting_are_not_one_method(runs: Path) -> None:
+    four = {"learning_rate": 1e-3, "n_steps": 64, "batch_size": 64, "gamma": 0.9}
+    configure(runs / "ppo-nature-1", algo=four)
+    configure(runs / "ppo-nature-2", env={"n_envs": 32})
+    got = collect([runs])
+    names = [r.method for r in got.runs if r.method.startswith("ppo nature")]
+    assert len(set(names)) == 3
+
+
+def test_a_folder_called_random_is_a_run_and_the_random_player_stays(runs: Path) -> None:
+    shutil.move(runs / "ppo-nature-1", runs / "random")
+    got = collect([runs])
+    assert got.warnings == []
+    assert set(got.episodes.loc[got.episodes["train_seed"] < 0, "method"]) >= {"random"}
+    gaps = generalization_gap(got.episodes)
+    assert set(gaps.loc[gaps["method"] == "ppo nature", "n_seeds"]) == {3}
+
+
+def test_copies_of_runs_are_no_further_seeds_anywhere(runs: Path) -> None:
+    for run in list(runs.glob("ppo*")):
+        shutil.copytree(run, runs / f"copy-of-{run.name}")
+    got = collect([runs])
+    for table in (
+        twin_table(got.twin),
+        attention_table(got.attention),
+        faithfulness_table(got.faithfulness),
+    ):
+        assert set(table.frame["n_seeds"]) == {3}
+    assert {point[4] for curve in learning(got) for point in curve["points"]} == {3}
+
+
+def test_pictures_of_a_users_own_variant_keep_its_name(runs: Path) -> None:
+    place = runs / "ppo-softplus-boxes-1" / "attention"
+    for suffix in (".png", ".mp4", "_over_training.svg"):
+        shutil.move(place / f"green_lines{suffix}", place / f"my.games_Fog{suffix}")
+    about = {"my.games_Fog": {"variant": "my.games:Fog"}}
+    labels = {"labels": {"my.games_Fog": ["stuck"]}, "about": about}
+    (place / "labels.json").write_text(json.dumps(labels))
+    run = next(r for r in collect([runs]).runs if r.name == "ppo-softplus-boxes-1")
+    assert "my.games:Fog" in run.images
+    assert list(run.trends) == list(run.videos) == ["my.games:Fog"]
+    assert run.labels == {"my.games:Fog": ["stuck"]}
