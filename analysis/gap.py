@@ -64,8 +64,8 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     strongest = frame[plain].groupby("variant")["severity"].max()
     usual = {name: _known(usual_severity(str(name)), s) for name, s in strongest.items()}
     other = plain & frame["severity"].notna() & (frame["severity"] != frame["variant"].map(usual))
-    for (name, severity), part in frame[other].groupby(["variant", "severity"]):
-        frame.loc[part.index, "variant"] = at_severity(str(name), float(severity))
+    pairs = zip(frame.loc[other, "variant"], frame.loc[other, "severity"], strict=True)
+    frame.loc[other, "variant"] = [at_severity(str(name), float(level)) for name, level in pairs]
     return frame
 
 

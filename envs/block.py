@@ -19,6 +19,10 @@ from reprl.envs.picture import Desk
 from reprl.envs.variation import Variant
 
 
+class Missing(AttributeError):
+    """An environment has no attribute of the name that was asked for."""
+
+
 @dataclass
 class Arrays:
     """What all blocks of a vector share, a row an environment; views of one memory."""
@@ -126,13 +130,16 @@ class Block:
         self._publish(row, emulator)
 
     def get(self, row: int, name: str) -> Any:
-        return getattr(self._at(row), name)
+        try:
+            return getattr(self._at(row), name)
+        except AttributeError as error:
+            raise Missing(str(error)) from None
 
     def set(self, row: int, name: str, value: Any) -> None:
         setattr(self._at(row), name, value)
 
     def method(self, row: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return getattr(self._at(row), name)(*args, **kwargs)
+        return self.get(row, name)(*args, **kwargs)
 
     def _at(self, row: int) -> Emulator:
         return self.emulators[row - self.first]

@@ -19,7 +19,8 @@ import numpy as np
 from reprl.envs.machine import Machine, Settings, emulator
 from reprl.envs.objects import Objects, breakout_objects
 from reprl.envs.picture import Desk, Picture
-from reprl.envs.variation import Effect, Part, Variant
+from reprl.envs.variation import Effect, Variant
+from reprl.envs.variation.base import generator
 from reprl.errors import UserError
 from reprl.seeding import numpy_stream
 
@@ -55,20 +56,19 @@ class Emulator:
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)
         self.noops: Callable[[], int] | None = None  # parity tests dictate the starts
-        self._lives = 0
-        self._sticky_action = 0
+        self._lives = self._sticky_action = self._length = 0
         self._score = 0.0
-        self._length = 0
         self._ends = (False, False)
         self._started = time.time()
-        self.use(variant)
+        self.own = variant  # played wherever a queued game names no other
+        self._take(variant)
 
     def reseed(self, seed: int) -> None:
         """Restart the stream that gives each game its seed."""
         self._games = numpy_stream(seed, "games", self.index)
 
-    def use(self, variant: Variant) -> None:
-        """Change the variant from the next game on."""
+    def _take(self, variant: Variant) -> None:
+        """Build a variant's effects; a new game must follow."""
         self.variant = variant
         self.effects: list[Effect] = variant.build()
         self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
@@ -120,19 +120,17 @@ class Emulator:
         return round(self._score, 6), self._length
 
     def _new_game(self) -> None:
+        variant = None
         if self.queued:
             self.game_seed, variant = self.queued.pop(0)
-            if variant is not None:
-                self.use(variant)
         else:
             self.game_seed = int(self._games.integers(2**62))
+        if variant is not None or self.variant != self.own:
+            self._take(variant or self.own)
         start = numpy_stream(self.game_seed, "start")
         self._sticky = numpy_stream(self.game_seed, "sticky")
         for k, effect in enumerate(self.effects):
             effect.reset(numpy_stream(self.game_seed, "effect", k))
-        self._score, self._length = 0.0, 0
-        self._sticky_action = 0
-        self.machine.frame = 0
         self._restart()
         drawn = int(start.integers(1, self.settings.noop_max + 1)) if self.settings.noop_max else 0
         for _ in range(self.noops() if self.noops else drawn):
@@ -143,6 +141,9 @@ class Emulator:
         self._lives = self.ale.lives()
 
     def _restart(self) -> None:
+        self._score, self._length = 0.0, 0
+        self._sticky_action = 0
+        self.machine.frame = 0
         self.ale.restoreState(self._fresh)
         if not self.settings.noop_max and not self.fires:
             self.ale.reset_game()  # the screen, wrong after a restore, is shown as it is
@@ -245,6 +246,7 @@ class Emulator:
         arrays = [self.picture.frames(), self.picture.drawn(), self._history]
         meta = {
             "settings": asdict(self.settings),
+            "own": asdict(self.own),
             "variant": asdict(self.variant),
             "effects": [e.state() for e in self.effects],
             "games": self._games.bit_generator.state,
@@ -267,12 +269,13 @@ class Emulator:
         for key, value in meta["settings"].items():
             if here[key] != value:
                 raise UserError(f"snapshot: {key} was {value!r}, here it is {here[key]!r}.")
-        self.use(_variant(meta["variant"]))
+        self.own = Variant.of(meta.get("own", meta["variant"]))  # older snapshots have one only
+        self._take(Variant.of(meta["variant"]))
         for effect, state in zip(self.effects, meta["effects"], strict=True):
             effect.load_state(state)
-        self._games = _generator(meta["games"])
-        self._sticky = _generator(meta["sticky"])
-        self.queued = [(s, _variant(v) if v else None) for s, v in meta["queued"]]
+        self._games = generator(meta["games"])
+        self._sticky = generator(meta["sticky"])
+        self.queued = [(s, Variant.of(v) if v else None) for s, v in meta["queued"]]
         self.game_seed = meta["game_seed"]
         self._lives = meta["lives"]
         self._sticky_action = meta["sticky_action"]
@@ -288,15 +291,3 @@ class Emulator:
             array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
             size += array.size
         self.picture.load(frames, drawn, self._history[-1])
-
-
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    generator = np.random.default_rng(0)
-    generator.bit_generator.state = state
-    return generator
-
-
-def _variant(data: dict[str, Any]) -> Variant:
-    parts = tuple(Part(**part) for part in data["effects"])
-    games = data["games"] and tuple(data["games"])
-    return Variant(**{**data, "effects": parts, "games": games})

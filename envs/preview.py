@@ -58,11 +58,10 @@ def contact_sheet(
     path: Path, specs: Sequence[str] = (), *, severity: float | None = None, seed: int = 0
 ) -> Path:
     """Write a PNG with every given variant, or all there are, grouped by family."""
+    wanted = [find(spec) for spec in specs or variants()]
     _writable(path, (".png",))
-    wanted = list(specs) or variants()
     groups: dict[str, list[tuple[str, Image.Image]]] = {}
-    for spec in wanted:
-        found = find(spec)
+    for found in wanted:
         if severity is not None and found.severity is not None:
             found = found.at(severity)
         groups.setdefault(found.family, []).append((_title(found), _panel(found, seed)))
@@ -109,11 +108,10 @@ def video(
     skill: float = 1.0,
 ) -> Path:
     """Write an mp4 of the scripted player: the screen, and beside it what an agent gets."""
+    title = _title(find(variant, severity))
     _writable(path, (".mp4",))
-    find(variant, severity)
     import imageio.v2 as imageio
 
-    title = _title(find(variant, severity))
     with imageio.get_writer(path, fps=FPS, macro_block_size=2, quality=7) as writer:
         game = shots(variant, severity=severity, seed=seed, skill=skill)
         for _ in range(max(1, round(seconds * FPS))):

@@ -6,26 +6,27 @@ SIGKILL of the parent leaves neither processes nor shared memory.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from reprl.envs.block import Arrays
 from reprl.envs.machine import Settings
 from reprl.envs.variation import Variant
-from reprl.envs.worker import CALL, DONE, QUIT, REFUSED, RESET, STEP
+from reprl.envs.worker import CALL, DONE, IGNORED, MISSING, REFUSED, RESET, STEP
 from reprl.errors import UserError
 
 
@@ -36,7 +37,7 @@ class WorkerError(RuntimeError):
 class Workers:
     """k processes that share the environments in contiguous blocks."""
 
-    patience = 20.0  # seconds without an answer after which a worker counts as hung
+    usual_patience = 20.0
     start_patience = 120.0  # a worker imports and builds its emulators first
 
     def __init__(self, settings: Settings, variants: list[Variant], seed: int, k: int) -> None:
@@ -56,28 +57,40 @@ class Workers:
         finally:
             os.close(memory)
         self._finalizer = weakref.finalize(self, _stop, self._processes, self._connections)
+        self.patience = self.start_patience
         for w, rows in enumerate(self.rows):
             block = (settings, [variants[r] for r in rows], seed, rows[0], total)
             self._send(w, pickle.dumps(block))
-        self._building = set(range(k))  # their first word is waited for when something is asked
+        self.patience = self.usual_patience
+        self._steps = dict.fromkeys(range(k), STEP)
+        self._building = list(range(k))  # their first word is waited for when something is asked
+        self._asked: Mapping[int, bytes] = {}  # orders whose answers were not read yet
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which a worker must take a message or answer it, else it counts as hung."""
+        return self._patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._patience = seconds
+        for connection in self._connections:
+            _limit(connection, seconds)
 
     def reset(self, seed: int | None) -> None:
         """A new game everywhere."""
-        for w in range(len(self.rows)):
-            self._send(w, RESET + pickle.dumps(seed))
-        for w in range(len(self.rows)):
-            self._answer(w, self.patience)
+        self._ask(dict.fromkeys(range(len(self.rows)), RESET + pickle.dumps(seed)))
+        self._answers()
 
     def start_step(self) -> None:
         """Let every worker play the shared actions."""
-        for w in range(len(self.rows)):
-            self._send(w, STEP)
+        self._ask(self._steps)
 
     def finish_step(self) -> dict[int, dict[str, Any]]:
         """Wait for the step; returns the infos of the episodes that ended, by row."""
         ended: dict[int, dict[str, Any]] = {}
-        for w in range(len(self.rows)):
-            ended.update(self._answer(w, self.patience) or {})
+        for infos in self._answers():
+            ended.update(infos or {})
         return ended
 
     def call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -85,50 +98,90 @@ class Workers:
         shares: dict[int, list[int]] = {}
         for position, arguments in enumerate(calls):
             shares.setdefault(self._owner[arguments[0]], []).append(position)
-        for w, positions in shares.items():
-            self._send(w, CALL + pickle.dumps((name, [calls[p] for p in positions])))
+        self._ask(
+            {
+                w: CALL + pickle.dumps((name, [calls[p] for p in positions]))
+                for w, positions in shares.items()
+            }
+        )
         results: dict[int, Any] = {}
-        for w, positions in shares.items():
-            results.update(zip(positions, self._answer(w, self.patience), strict=True))
+        for positions, answers in zip(shares.values(), self._answers(), strict=True):
+            results.update(zip(positions, answers, strict=True))
         return [results[p] for p in range(len(calls))]
 
     def close(self) -> None:
         """Stop every process; returns within seconds whatever state they are in."""
         self._finalizer()
 
+    def _ask(self, orders: Mapping[int, bytes]) -> None:
+        """Give workers their orders; an interruption before the last answer closes everything."""
+        self._require_open()
+        try:
+            if self._asked:
+                raise WorkerError("the environment was interrupted and is closed.")
+            while self._building:
+                refused = self._answer(self._building.pop(0), self.start_patience)
+                if refused is not None:
+                    raise refused
+            self._asked = orders
+            for w, order in orders.items():
+                self._send(w, order)
+        except BaseException:
+            self.close()
+            raise
+
+    def _answers(self) -> list[Any]:
+        """What the workers that were asked answer; all of it is read before a refusal is raised."""
+        self._require_open()
+        try:
+            found = [self._answer(w, self.patience) for w in self._asked]
+        except BaseException:
+            self.close()  # a later question would be given the answer to this one
+            raise
+        self._asked = {}
+        for answer in found:
+            if isinstance(answer, Exception):
+                raise answer
+        return found
+
     def _send(self, w: int, message: bytes) -> None:
-        if not self._finalizer.alive:
-            raise WorkerError("the environment is closed.")
         try:
             self._connections[w].send_bytes(message)
+        except BlockingIOError:
+            self._hung(w, self.patience)
         except OSError:
             self._died(w)
 
     def _answer(self, w: int, patience: float) -> Any:
-        if w in self._building:
-            self._building.remove(w)
-            try:
-                self._answer(w, self.start_patience)
-            except UserError:
-                self.close()
-                raise
+        """One worker's answer; where it refuses, the exception that says why."""
         connection = self._connections[w]
         try:
             if not connection.poll(patience):
-                self.close()
-                raise WorkerError(f"{self._name(w)} has not answered for {patience:g} s.")
+                self._hung(w, patience)
             reply = connection.recv_bytes()
+        except BlockingIOError:
+            self._hung(w, self.patience)
         except (EOFError, OSError):
             self._died(w)
         kind, payload = reply[:1], reply[1:]
         if kind == DONE:
             return pickle.loads(payload) if payload else None
         if kind == REFUSED:
-            raise UserError(payload.decode())
+            return UserError(payload.decode())
+        if kind == MISSING:
+            return AttributeError(payload.decode())
         self.close()
         raise WorkerError(f"{self._name(w)} raised:\n{payload.decode()}")
 
-    def _died(self, w: int) -> None:
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise WorkerError("the environment is closed.")
+
+    def _hung(self, w: int, patience: float) -> NoReturn:
+        self.close()
+        raise WorkerError(f"{self._name(w)} has not answered for {patience:g} s.") from None
+
+    def _died(self, w: int) -> NoReturn:
         try:
             code: int | None = self._processes[w].wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -168,20 +221,32 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "reprl.envs.worker", *map(str, descriptors)]
-    with theirs:
-        return subprocess.Popen(
-            command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL
-        )
+    # Blocked until the worker ignores them: a signal to the group must not end it before that.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    try:
+        with theirs:
+            return subprocess.Popen(
+                command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL
+            )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _limit(connection: Connection, seconds: float) -> None:
+    """Let reading and writing raise BlockingIOError where nothing moves for so long."""
+    span = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, option, span)
 
 
 def _stop(processes: list[subprocess.Popen[bytes]], connections: list[Connection]) -> None:
     for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.send_bytes(QUIT)
-        connection.close()
+        connection.close()  # a worker that waits for orders ends with it
+    deadline = time.monotonic() + 1.0
     for process in processes:
         try:
-            process.wait(timeout=1.0)
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -5,6 +5,7 @@ user's class -> `find` -> **trial** -> variant. What is wrong with it is then on
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import ale_py
@@ -19,26 +20,44 @@ if TYPE_CHECKING:
     from reprl.envs.variation.base import Effect, Variant
 
 NO_OBJECTS = " draw() is given objects only where the class says needs_objects = True."
+NOT_HERE = " Objects are known in Breakout only: say games = ('breakout',) in the class."
 
 
-def attempt(variant: Variant) -> None:
-    """Build a user's variant and let each of its effects change one frame."""
-    game = variant.games[0] if variant.games else "breakout"
+def attempt(variant: Variant, game: str) -> None:
+    """Build a user's variant and let each of its effects change one frame of the game."""
+    if not variant.effects:
+        return
+    _require_plain(variant)
+    effects = variant.build()
     ale = emulator(game)
     ale.reset_game()
-    for effect in variant.build():
+    for effect in effects:
         try:
             result = _show(effect, ale, game)
         except UserError:
             raise
         except Exception as error:
-            hint = "" if effect.needs_objects else NO_OBJECTS * ("NoneType" in str(error))
+            hint = NOT_HERE * (game != "breakout") if effect.needs_objects else NO_OBJECTS
+            hint *= "NoneType" in str(error)
             raise UserError(f"variant '{variant.name}' raised {described(error)}{hint}") from error
         if result is not None:
             raise UserError(
                 f"variant '{variant.name}': draw() must change the frame in place and return "
                 f"nothing, got {type(result).__name__}."
             )
+
+
+def _require_plain(variant: Variant) -> None:
+    """Parameters are part of snapshots."""
+    for part in variant.effects:
+        for key, value in part.parameters.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                raise UserError(
+                    f"variant '{variant.name}': {key} must be plain data (numbers, text, lists "
+                    f"of them), got {type(value).__name__}."
+                ) from None
 
 
 def _show(effect: Effect, ale: ale_py.ALEInterface, game: str) -> object:

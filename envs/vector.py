@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
+from reprl.envs.checks import SEEDS, STICKIEST, number, require_actions, reward_mode, whole
 from reprl.envs.machine import Settings, console, games
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
@@ -52,36 +52,27 @@ def make_vec_env(
     """
     if game not in games():
         raise unknown("game", game, games())
-    _whole("n_envs", n_envs, 1, 4096)
-    _whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
-    _whole("seed", seed, 0, 2**62)
-    _whole("stack", stack, 1, 64)
-    _whole("gap", gap, 1, 64)
-    _whole("size", size, 8, 512)
-    _whole("noop_max", noop_max, 0, 1000)
-    _whole("max_frames", max_frames, 200, 10**9)
-    _number("sticky", sticky, 0.0, 1.0)
-    specs = [variant] if isinstance(variant, str | Mapping | Variant) else list(variant)
-    if not specs:
-        raise UserError("variant=[] is empty: name at least one variant.")
-    if reward is None:
-        reward = "clip" if training else "raw"
-    elif isinstance(reward, str):
-        if reward not in ("clip", "raw"):
-            raise UserError(f"reward='{reward}' must be clip, raw or a factor.")
-    else:
-        _number("reward", reward, 1e-6, 1e6)
+    n_envs = whole("n_envs", n_envs, 1, 4096)
+    workers = whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
+    seed = whole("seed", seed, 0, 2**62)
     settings = Settings(
         game=game,
         training=bool(training),
-        reward=reward,
-        sticky=float(sticky),
-        stack=stack,
-        gap=gap,
-        size=size,
-        noop_max=noop_max,
-        max_frames=max_frames,
+        reward=reward_mode(reward, training),
+        sticky=number("sticky", sticky, 0.0, STICKIEST),
+        stack=whole("stack", stack, 1, 64),
+        gap=whole("gap", gap, 1, 64),
+        size=whole("size", size, 8, 512),
+        noop_max=whole("noop_max", noop_max, 0, 1000),
+        max_frames=whole("max_frames", max_frames, 200, 10**9),
     )
+    specs: list[Any] = [variant]
+    if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
+        specs = list(variant)
+    if not specs:
+        raise UserError("variant=[] is empty: name at least one variant.")
+    if len(specs) > n_envs:
+        raise UserError(f"{len(specs)} variants need as many environments, got n_envs={n_envs}.")
     found = [find(spec, severity, game) for spec in specs]
     return AtariVecEnv(settings, [found[i % len(found)] for i in range(n_envs)], seed, workers)
 
@@ -97,6 +88,7 @@ class AtariVecEnv(VecEnv):
         self.seed_value = seed
         self._reseed: int | None = None
         self._started = False
+        self._stepping = False  # between step_async and step_wait
         self.workers = Workers(settings, variants, seed, workers) if workers else None
         if self.workers is None:
             memory = bytearray(Arrays.bytes_needed(n, settings))
@@ -118,12 +110,14 @@ class AtariVecEnv(VecEnv):
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Give every environment's stream of games a new seed from the next reset on."""
-        self._reseed = int(np.random.randint(2**31)) if seed is None else int(seed)
+        drawn = int(np.random.randint(2**31)) if seed is None else seed
+        self._reseed = whole("seed", drawn, 0, 2**62)
         self._seeds = [self._reseed] * self.num_envs
         return self._seeds
 
     def reset(self) -> np.ndarray:
         """Begin a new game in every environment."""
+        self._require_idle()
         if self.workers is None:
             self._block.reset(self._reseed)
         else:
@@ -140,18 +134,19 @@ class AtariVecEnv(VecEnv):
         """Start a step; a negative action leaves that environment as it is."""
         if not self._started:
             raise UserError("the environment was stepped before reset().")
+        self._require_idle()
         actions = np.asarray(actions)
-        if actions.max() >= len(self.action_meanings):
-            raise UserError(
-                f"action {actions.max()} does not exist: choose from 0 to "
-                f"{len(self.action_meanings) - 1} ({', '.join(self.action_meanings)})."
-            )
+        require_actions(actions, self.num_envs, self.action_meanings)
         self._arrays.actions[:] = actions
         if self.workers is not None:
             self.workers.start_step()
+        self._stepping = True
 
     def step_wait(self) -> VecEnvStepReturn:
         """Finish a step; everything returned is the caller's own."""
+        if not self._stepping:
+            raise UserError("step_wait() has nothing to wait for: call step_async() first.")
+        self._stepping = False
         ended = self._block.step() if self.workers is None else self.workers.finish_step()
         arrays = self._arrays
         infos: list[dict[str, Any]] = [
@@ -185,10 +180,14 @@ class AtariVecEnv(VecEnv):
         return list(self.frames())
 
     def queue(self, index: int, seed: int, variant: VariantSpec | None = None) -> None:
-        """Make the next game of environment `index` this one; further calls line up behind."""
-        _whole("index", index, 0, self.num_envs - 1)
+        """Make the next game of environment `index` this one; further calls line up behind.
+
+        `variant` is for this game only; after it the environment plays its own again.
+        """
+        index = whole("index", index, 0, self.num_envs - 1)
+        seed = whole("seed", seed, 0, SEEDS)
         found = None if variant is None else find(variant, None, self.settings.game)
-        self._call("queue", [(index, int(seed), found)])
+        self._call("queue", [(index, seed, found)])
 
     def snapshot(self) -> bytes:
         """Everything needed to continue identically, in any process and with any `workers`."""
@@ -208,9 +207,9 @@ class AtariVecEnv(VecEnv):
 
     def restore(self, snapshot: bytes) -> None:
         """Continue from a snapshot; refuses one that is damaged or of other settings."""
-        body = snapshot[len(MAGIC) + 32 :]
-        if not snapshot.startswith(MAGIC):
+        if not isinstance(snapshot, bytes | bytearray) or not snapshot.startswith(MAGIC):
             raise UserError("this is not an environment snapshot of reprl.")
+        body = snapshot[len(MAGIC) + 32 :]
         if hashlib.sha256(body).digest() != snapshot[len(MAGIC) : len(MAGIC) + 32]:
             raise UserError("the environment snapshot is damaged: its checksum differs.")
         end = 8 + int.from_bytes(body[:8], "little")
@@ -229,9 +228,14 @@ class AtariVecEnv(VecEnv):
 
     def _call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a block's method for each argument tuple, whose first entry is the row."""
+        self._require_idle()
         if self.workers is None:
             return [getattr(self._block, name)(*arguments) for arguments in calls]
         return self.workers.call(name, calls)
+
+    def _require_idle(self) -> None:
+        if self._stepping:
+            raise UserError("a step is under way: call step_wait() first.")
 
     # -- the rest of VecEnv --------------------------------------------------------------------
 
@@ -268,16 +272,3 @@ class AtariVecEnv(VecEnv):
 
     def _rows(self, indices: int | Iterable[int] | None) -> Iterable[int]:
         return self._get_indices(indices)
-
-
-def _whole(key: str, value: Any, low: int, high: int, meaning: str = "") -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not low <= value <= high:
-        why = f" ({meaning})" if meaning else ""
-        raise UserError(f"{key}={value!r} must be a whole number from {low} to {high}{why}.")
-
-
-def _number(key: str, value: Any, low: float, high: float) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not low <= value <= high:
-        raise UserError(f"{key}={value!r} must be a number from {low:g} to {high:g}.")

@@ -13,15 +13,16 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
-STEP, RESET, CALL, QUIT = b"s", b"r", b"c", b"q"
-DONE, FAILED, REFUSED = b"d", b"f", b"u"
+STEP, RESET, CALL = b"s", b"r", b"c"
+DONE, FAILED, REFUSED, MISSING = b"d", b"f", b"u", b"m"
+# Ctrl-C, a scheduler's warning and its end reach the whole process group; the parent decides.
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 def main(socket: int, memory: int) -> None:
-    """Serve the parent until it says QUIT or is gone."""
-    # Ctrl-C and the scheduler's warning reach the whole process group; the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    """Serve the parent until it closes the socket or is gone."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     connection = Connection(socket)
     try:
         serve(connection, mmap.mmap(memory, 0))
@@ -31,13 +32,13 @@ def main(socket: int, memory: int) -> None:
 
 def serve(connection: Connection, memory: mmap.mmap) -> None:
     """Build the block from the first message, then answer every order with one message."""
-    from reprl.envs.block import Arrays, Block
+    from reprl.envs.block import Arrays, Block, Missing
     from reprl.errors import UserError
 
     settings, variants, seed, first, total = connection.recv()
     block = None
     order = payload = b""
-    while order != QUIT:
+    while True:
         try:
             result: object = None
             if block is None:
@@ -52,6 +53,8 @@ def serve(connection: Connection, memory: mmap.mmap) -> None:
             reply = DONE if result is None else DONE + pickle.dumps(result)
         except UserError as error:
             reply = REFUSED + str(error).encode()
+        except Missing as error:
+            reply = MISSING + str(error).encode()
         except Exception:
             reply = FAILED + traceback.format_exc().encode()
         connection.send_bytes(reply)

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder `checkpoints/<step>/` of safetensors and JSON with a manifest of hashes. It
 appears under its name only when every byte of it is on the disk, so a kill at any moment leaves the
-one before intact. Nothing in it is executed on loading.
+one before intact. Loading imports the classes and schedules it names, from reprl or the user's own
+modules, and calls only what is of the kind that belongs in its place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from reprl import __version__
+from reprl.checkpoint_folders import OLD, path_of, prune, recover, steps
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,10 +46,7 @@ class Stored:
     meta: dict[str, Any]
     loop: dict[str, Any]  # the training loop's own state: open averages, best score
     path: Path
-
-    @property
-    def step(self) -> int:
-        return int(self.path.name)
+    step: int
 
 
 def save(
@@ -60,25 +59,25 @@ def save(
 ) -> Path:
     """Write `folder/checkpoints/<step>`, then drop all but the newest `keep` and the protected."""
     captured = model.capture()  # type: ignore[attr-defined]
-    place = Path(folder) / "checkpoints"
+    final = path_of(folder, model.num_timesteps)
+    place = final.parent
     place.mkdir(parents=True, exist_ok=True)
+    recover(folder)
     for leftover in place.glob(".*"):  # a kill inside an earlier write
         shutil.rmtree(leftover, ignore_errors=True)
-    name = f"{model.num_timesteps:012d}"
-    draft = place / f".{name}.draft"
+    draft = place / f".{final.name}.draft"
     draft.mkdir()
     try:
         _write_draft(draft, captured, model.num_timesteps, loop or {})
     except OSError:  # a full disk: what was written so far only takes more of it
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    final = place / name
-    if final.exists():  # a damaged one that the run has reached again
-        os.replace(final, place / f".{name}.old")
+    if final.exists():  # one that the run has reached again; `recover` knows it by this name
+        os.replace(final, place / f".{final.name}{OLD}")
     os.replace(draft, final)
     _sync(place)
     if keep is not None:
-        _prune(place, keep, protect)
+        prune(folder, model.num_timesteps, keep, protect)
     return final
 
 
@@ -132,12 +131,6 @@ def read(folder: str | Path, step: int | None = None) -> Stored:
                 file=sys.stderr,
             )
     raise AssertionError("there is always a candidate")
-
-
-def steps(folder: str | Path) -> list[int]:
-    """The steps of a run's checkpoints, oldest first, whole or damaged."""
-    place = Path(folder) / "checkpoints"
-    return sorted(int(p.name) for p in place.glob("[0-9]*") if p.name.isdigit() and p.is_dir())
 
 
 def verify(path: Path) -> dict[str, str]:
@@ -202,8 +195,8 @@ def _candidates(folder: Path, step: int | None) -> list[Path]:
                 f"{folder} has no checkpoint at step {step}: choose from "
                 f"{', '.join(map(str, found))}."
             )
-        return [folder / "checkpoints" / f"{step:012d}"]
-    return [folder / "checkpoints" / f"{s:012d}" for s in reversed(found)]
+        return [path_of(folder, step)]
+    return [path_of(folder, s) for s in reversed(found)]
 
 
 def _read(path: Path) -> Stored:
@@ -217,13 +210,13 @@ def _read(path: Path) -> Stored:
         part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), layouts[part])
         for part in PARTS
     }
-    return Stored(**parts, meta=meta, loop=record["loop"], path=path)
+    return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
 
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((path / "manifest.json").read_text())
-        written, hashes = manifest["format"], manifest["sha256"]
+        written, hashes, step = manifest["format"], manifest["sha256"], int(manifest["step"])
     except FileNotFoundError:
         raise Damaged("manifest.json is missing") from None
     except (ValueError, KeyError, TypeError):
@@ -232,7 +225,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise UserError(
             f"checkpoint {path} has format {written}; this version of reprl reads format {FORMAT}."
         )
-    return dict(manifest)
+    return {**manifest, "step": step}
 
 
 def _checked(path: Path, hashes: dict[str, str]) -> bytes:
@@ -258,15 +251,6 @@ def _unflatten(flat: dict[str, Tensor], layouts: dict[str, list[int]]) -> dict[s
         laid_out = torch.empty_strided(flat[name].shape, stride, dtype=flat[name].dtype)
         flat[name] = laid_out.copy_(flat[name])
     return flat
-
-
-def _prune(place: Path, keep: int, protect: tuple[int, ...]) -> None:
-    for step in steps(place.parent)[:-keep]:
-        if step not in protect:
-            # Renamed first: a kill between two deletions must not leave half a checkpoint.
-            trash = place / f".{step:012d}.trash"
-            os.replace(place / f"{step:012d}", trash)
-            shutil.rmtree(trash, ignore_errors=True)
 
 
 def _write(path: Path, data: bytes) -> str:

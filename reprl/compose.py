@@ -19,13 +19,15 @@ from hydra import initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from reprl.errors import UserError, nearest
+from reprl.places import expanded, is_folder
+from reprl.schedules import KEYS, schedule
 
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 SEARCHPATH = "hydra.searchpath="
@@ -35,20 +37,20 @@ HIDDEN = {"hydra", "__pycache__"}
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
     """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
     dirs = search_dirs(overrides, config_dirs)
-    overrides = [o for o in overrides if not o.startswith(SEARCHPATH)]
-    overrides = [*_combinations(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    overrides = _combinations([o for o in overrides if not o.startswith(SEARCHPATH)])
     known = groups(dirs)
     for override in parse(overrides):
-        _refuse_sweep(override)
+        _refuse(override)
         if override.key_or_group in known:
             _check_choice(override, dirs)
+    overrides = [*_schedules(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
     with _hydra():
         try:
             composed = hydra_compose("train", overrides, return_hydra_config=True)
             chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
             keys = [str(key) for key in composed if key != "hydra"]
             values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
-        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError, UnicodeError) as error:
             raise _explain(error, overrides, dirs) from error
     assert isinstance(values, dict)
     assert isinstance(chosen, dict)
@@ -72,8 +74,18 @@ def parse(overrides: list[str]) -> list[Override]:
         try:
             parsed += parser.parse_overrides([text])
         except HydraException:
-            raise UserError(f"cannot read '{text}': overrides are written key=value.") from None
+            key, equals, value = text.partition("=")
+            how = "overrides are written key=value"
+            if equals:
+                how += f', special characters in inner quotes: "{key}={quoted(value)}"'
+            raise UserError(f"cannot read '{text}': {how}.") from None
     return parsed
+
+
+def quoted(value: str | Path) -> str:
+    """A text as a value in Hydra's grammar, where a backslash escapes only before a quote."""
+    text = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), str(value))
+    return f"'{text}'"
 
 
 def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
@@ -91,7 +103,7 @@ def options(group: str, config_dirs: Iterable[Path] = ()) -> dict[str, str]:
         if folder.is_dir():
             for file in folder.iterdir():
                 if file.name.endswith(".yaml"):
-                    found[file.name.removesuffix(".yaml")] = _summary(file.read_text())
+                    found[file.name.removesuffix(".yaml")] = _summary(file.read_bytes())
     return dict(sorted(found.items()))
 
 
@@ -101,9 +113,9 @@ def search_dirs(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[
     for text in [o for o in overrides if o.startswith(SEARCHPATH)]:
         entries = parse([text])[0].value()
         for entry in entries if isinstance(entries, list) else [entries]:
-            found.append(Path(str(entry).removeprefix("file://")).expanduser())
+            found.append(expanded(str(entry).removeprefix("file://")))
     for folder in found:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise UserError(f"there is no config folder '{folder}'.")
     return found
 
@@ -149,7 +161,32 @@ def _combinations(overrides: list[str]) -> list[str]:
     return rewritten
 
 
-def _refuse_sweep(override: Override) -> None:
+def _schedules(overrides: list[str]) -> list[str]:
+    # A schedule takes the place of what was there: merged with it, a kind or an end would be left.
+    rewritten: list[str] = []
+    for text, override in zip(overrides, parse(overrides), strict=True):
+        key, value = override.key_or_group, override.value()
+        part, dot, _ = key.partition(".")
+        mapping = isinstance(value, dict) and part in PARTS and dot and set(value) & set(KEYS)
+        if mapping and override.type == OverrideType.CHANGE:
+            schedule(value, name=key)
+            rewritten += [f"~{key}", f"+{text}"]
+        else:
+            rewritten.append(text)
+    return rewritten
+
+
+def _refuse(override: Override) -> None:
+    key = override.key_or_group
+    if key == "sweep" or key.startswith("sweep."):
+        raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
+    if re.match("hydra[./]launcher", key):
+        raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")
+    if re.match("hydra([./]|$)", key):
+        raise UserError(
+            f"'{override.input_line}' has no effect: a folder is named with run_dir=, and of "
+            "Hydra's own settings only hydra.searchpath=[DIR] is used."
+        )
     if override.is_sweep_override():
         raise UserError(
             f"'{override.input_line}' gives several values: add -m for a sweep, or write "
@@ -171,18 +208,22 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
 
 
 def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
-    missing = re.search(
-        r"Could not (?:override|append to config|delete.*?) '?([\w.@/]+)", str(error)
-    )
+    missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
         return UserError(f"the configuration does not compose: {_first_line(error)}")
-    known = groups(dirs)
-    plain = hydra_compose("train", selections(overrides, dirs))
-    keys = list(flatten(OmegaConf.to_container(plain)))  # type: ignore[arg-type]
+    key, known = missing.group(1), groups(dirs)
+    chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
+    try:
+        plain = OmegaConf.to_container(hydra_compose("train", chosen))
+    except HydraException:  # more than one of them is wrong
+        plain = {}
+    keys = list(flatten(plain))  # type: ignore[arg-type]
     sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
-    key = missing.group(1)
-    similar = nearest(key, {*keys, *sections, *known}) or nearest(
-        key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys}
+    inner = re.search(r"full_key: ([\w.]+)", str(error.__cause__))
+    if inner and key in {*keys, *sections}:  # the key is there, but not what its value sets in it
+        key = inner.group(1)
+    similar = nearest(key, {*keys, *sections, *known} - {key}) or nearest(
+        key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys} - {key}
     )
     return UserError(f"there is no key '{key}' in the configuration.{similar}")
 
@@ -191,7 +232,8 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0].rstrip(".") + "."
 
 
-def _summary(text: str) -> str:
+def _summary(data: bytes) -> str:
+    text = data.decode(errors="replace")
     comments = [line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")]
     return next((c for c in comments if c and not c.startswith("@package")), "")
 
@@ -201,7 +243,7 @@ def _roots(config_dirs: Iterable[Path]) -> list[Traversable]:
 
 
 def _urls(dirs: list[Path]) -> list[str]:
-    return [f"'file://{d.resolve()}'" for d in dirs]
+    return [quoted(f"file://{d.resolve()}") for d in dirs]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 from reprl.compose import PARTS, compose, flatten, selections
 from reprl.errors import UserError, nearest, unknown
-from reprl.ranges import FRACTION, Range, check_leaf, number_of, range_of
+from reprl.ranges import FRACTION, Range, checked, number_of, range_of
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
 
@@ -104,8 +104,7 @@ class Config:
     @property
     def hash(self) -> str:
         """Identifies what is computed; how it is shown and where it is written do not count."""
-        text = json.dumps(counted(self.plain()), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hash_of(self.plain())
 
     def warnings(self) -> list[str]:
         """What is allowed but unusual, one sentence each."""
@@ -129,6 +128,12 @@ class Config:
 def counted(values: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a configuration that decides what is computed."""
     return {key: value for key, value in values.items() if key not in NOT_COUNTED}
+
+
+def hash_of(values: Mapping[str, Any]) -> str:
+    """The hash of a configuration, as a run has it or as config.yaml holds it."""
+    text = json.dumps(counted(values), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
@@ -170,30 +175,6 @@ def check(values: Mapping[str, Any]) -> Config:
     _check_batches(config)
     _check_variants(config)
     return _with_device(config)
-
-
-def check_launch(config: Config) -> None:
-    """Check what depends on this machine: the output folder, the parent and wandb's login."""
-    from reprl.run_folder import check_writable
-
-    check_writable(config)
-    if config.parent is not None:
-        parent_of(config.parent)
-    if config.wandb == "online":
-        from reprl.loggers import require_login
-
-        require_login()
-
-
-def parent_of(parent: str) -> tuple[Path, int | None]:
-    """The folder and step that `parent=DIR@step` names."""
-    text, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
-    if step and not step.isdigit():
-        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
-    path = Path(text).expanduser()
-    if not path.is_dir():
-        raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
-    return path, int(step) if step else None
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
@@ -249,9 +230,7 @@ def _part(part: str, spec: Any) -> dict[str, Any]:
             raise UserError(f"{part} is none, so it has no key '{part}.{next(iter(plain))}'.")
     if plain and "_target_" not in plain and not all(_is_spec(v) for v in plain.values()):
         raise UserError(f"{part} must be a mapping with _target_, got the keys {', '.join(plain)}.")
-    for key, value in flatten(plain).items():
-        check_leaf(f"{part}.{key}", value)
-    return plain
+    return {key: checked(f"{part}.{key}", value) for key, value in plain.items()}
 
 
 def _is_spec(value: Any) -> bool:
@@ -298,11 +277,19 @@ def _check_batches(config: Config) -> None:
 
 
 def _check_variants(config: Config) -> None:
+    from reprl.envs.checks import STICKIEST
     from reprl.envs.machine import games
     from reprl.envs.variation import find
 
     if config.env.game not in games():
         raise unknown("game", config.env.game, games())
+    if config.env.sticky > STICKIEST:
+        raise UserError(f"env.sticky={config.env.sticky:g} must be at most {STICKIEST}.")
+    if len(config.env.variants) > config.env.n_envs:
+        raise UserError(
+            f"env.variant names {len(config.env.variants)} variants, more than "
+            f"env.n_envs={config.env.n_envs}: each needs an environment."
+        )
     if not config.env.variants or not isinstance(config.eval.variants, list):
         raise UserError("env.variant and eval.variants must name at least one variant.")
     for variant in config.env.variants:

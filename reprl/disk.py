@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 from pathlib import Path
 
 FULL = "no space left on the disk"
@@ -14,14 +15,15 @@ FULL = "no space left on the disk"
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file so that a reader, or a crash, sees the old text or the new."""
-    draft = path.with_name(f".{path.name}.draft")
+    # a name of its own: two processes may replace the same file at once
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
     try:
-        with open(draft, "w", encoding="utf-8") as file:
+        with open(draft, "x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except OSError:
+    except BaseException:
         draft.unlink(missing_ok=True)  # on a full disk every byte counts
         raise
 

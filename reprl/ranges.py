@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ class Range:
     high: float = math.inf
     usual: tuple[float, float] = (-math.inf, math.inf)
     open_low: bool = False
+    whole: bool = False
 
     def __str__(self) -> str:
         above = f"above {self.low:g}" if self.open_low else f"at least {self.low:g}"
@@ -46,10 +48,10 @@ LEAVES: dict[str, Range] = {
     # from 1 on the contrastive loss did not converge, from 1e-4 on training crawled
     "repr_coef": Range(0, 1e3, usual=(0, 0.5)),
     "regularize_coef": Range(0, 1e3, usual=(0, 5e-5)),
-    "n_steps": Range(1, 1_000_000, usual=(2, 4096)),
-    "n_epochs": Range(1, 1000, usual=(1, 20)),
-    "batch_size": Range(2, 10_000_000, usual=(32, 32_768)),
-    "features_dim": Range(1, 65_536),
+    "n_steps": Range(1, 1_000_000, usual=(2, 4096), whole=True),
+    "n_epochs": Range(1, 1000, usual=(1, 20), whole=True),
+    "batch_size": Range(2, 10_000_000, usual=(32, 32_768), whole=True),
+    "features_dim": Range(1, 65_536, whole=True),
     "tau": Range(0, 1, open_low=True),
     "temperature": Range(0, 100, open_low=True),
     "dropout": Range(0, 1, usual=(0, 0.7)),
@@ -65,24 +67,26 @@ def number_of(key: str, value: Any, *, whole: bool = False) -> Any:
     """The value as a finite number, or the error that says what it is instead."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{key}={value} is not a number.")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{key}={value} must be a finite number.")
     if whole and value != int(value):
         raise UserError(f"{key}={value} must be a whole number.")
     return int(value) if whole else value
 
 
-def check_leaf(key: str, value: Any) -> None:
-    """Check one value of a part: numbers are finite, and within the range its name implies."""
-    name, allowed = range_of(key)
+def checked(key: str, value: Any) -> Any:
+    """A part's value: numbers are finite and in the range their name implies, counts are whole."""
+    if isinstance(value, Mapping) and value:
+        return {name: checked(f"{key}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, float):
         number_of(key, value)
+    allowed = range_of(key)[1]
     if allowed is None or value is None:
-        return
-    if name.startswith("n_") or name in ("batch_size", "features_dim"):
-        number_of(key, value, whole=True)
-    if not allowed.contains(number_of(key, value)):
+        return value
+    number = number_of(key, value, whole=allowed.whole)
+    if not allowed.contains(number):
         raise UserError(f"{key}={value} must be {allowed}.")
+    return number
 
 
 def range_of(key: str) -> tuple[str, Range | None]:

@@ -16,6 +16,14 @@ from reprl.errors import UserError, unknown
 from reprl.user_code import described, imported
 
 Spec = str | Mapping[str, Any]
+# what a group's `_target_` must be derived from; a path, because these modules import this one
+BASES = {
+    "algo": "reprl.algorithms.agent:Agent",
+    "encoder": "reprl.encoders.base:Encoder",
+    "attention": "reprl.encoders.masks:Mask",
+    "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
+    "augmentation": "reprl.augmentation.base:Augmentation",
+}
 
 
 def names(group: str) -> list[str]:
@@ -36,7 +44,8 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
         text = (resources.files("reprl.conf") / group / f"{spec}.yaml").read_text()
         spec = OmegaConf.to_container(OmegaConf.create(text), resolve=True)  # type: ignore[assignment]
     if not isinstance(spec, Mapping):
-        raise UserError(f"{group} must be a name or a mapping with _target_, got {spec!r}.")
+        kind = type(spec).__name__  # a module's repr has many lines
+        raise UserError(f"{group} must be a name or a mapping with _target_, got {kind}.")
     plain = {str(k): v for k, v in spec.items()}
     if "_target_" not in plain:
         raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
@@ -44,12 +53,19 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
 
 
 def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
-    """Call the spec's `_target_` with its other keys; nested specs are left to the target."""
+    """Call the spec's `_target_` with its other keys; nested specs are left to the target.
+
+    A checkpoint's specs come from a file: whatever else can be imported is refused uncalled.
+    """
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
     try:
         target = imported(str(path))
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
+    base = imported(BASES[group])
+    if not isinstance(target, type) or not issubclass(target, base):
+        named = BASES[group].replace(":", ".")
+        raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
     try:
         return target(**extra, **arguments)
     except TypeError as error:

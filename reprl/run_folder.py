@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,9 +24,10 @@ from typing import IO, Any
 import yaml
 
 from reprl import __version__
-from reprl.config import Config, check
-from reprl.disk import write_atomically
-from reprl.errors import UserError, nearest
+from reprl.config import Config, check, hash_of
+from reprl.disk import out_of_space, write_atomically
+from reprl.errors import UserError
+from reprl.places import expanded, is_folder, no_folder
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")
@@ -83,9 +85,16 @@ class RunFolder:
     def record(self) -> dict[str, Any]:
         """What run.json holds."""
         try:
-            return dict(json.loads(self.record_file.read_text()))
+            values = json.loads(self.record_file.read_text())
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {self.record_file}: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"cannot read {self.record_file}: it does not hold a run's record.")
+        return values
+
+    def config_hash(self) -> str:
+        """The hash of config.yaml as it is now; run.json has the one the run began with."""
+        return hash_of(self.settings())
 
     def update(self, **values: Any) -> None:
         """Change entries of run.json, whole or not at all."""
@@ -96,17 +105,14 @@ class RunFolder:
     def status(self) -> str:
         """The status in run.json; a run that says running but has no process was killed."""
         status = str(self.record().get("status") or "unknown")
-        if status == "running":
-            try:
-                self.lock().close()
-            except UserError:
-                return status
-            return "killed"
-        return status
+        return "killed" if status == "running" and not self._held() else status
 
     def lock(self) -> IO[str]:
         """Hold the folder for one writer; closing the file, or dying, lets it go."""
-        file = open(self.path / ".lock", "w")  # noqa: SIM115
+        try:
+            file = open(self.path / ".lock", "w")  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}.") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -114,36 +120,52 @@ class RunFolder:
             raise UserError(f"another process is writing to {self.path}.") from None
         return file
 
+    def _held(self) -> bool:
+        """Whether a process may be writing here; asked without writing, in anybody's folder."""
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:  # held, or we cannot tell
+            return True
+        return False
+
     def find_user_code(self) -> None:
         """Make modules importable that the run used from the user's own folders."""
         if self.record_file.exists():
-            add_to_path(self.record().get("python_path", []))
+            folders = self.record().get("python_path")
+            if isinstance(folders, list):
+                add_to_path([f for f in folders if isinstance(f, str)])
 
 
 def open_run(path: str | Path) -> RunFolder:
     """An existing run folder, or the sentence that says why it is none."""
     folder = RunFolder(Path(path))
-    if not folder.path.is_dir():
-        parent = folder.path.parent
-        siblings = [p.name for p in parent.iterdir()] if parent.is_dir() else []
-        raise UserError(f"there is no run folder '{path}'.{nearest(folder.path.name, siblings)}")
+    if not is_folder(folder.path):
+        raise no_folder("run folder", path, folder.path)
     for file in (folder.config_file, folder.record_file):
-        if not file.exists():
+        try:
+            there = file.exists()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        if not there:
             raise UserError(f"{path} is not a run folder: it has no {file.name}.")
     return folder
 
 
 def create(
-    config: Config, *, command: list[str], python_path: list[str], **extra: Any
+    config: Config,
+    *,
+    command: list[str],
+    python_path: list[str],
+    fill: Callable[[Path], Any] | None = None,
+    **extra: Any,
 ) -> RunFolder:
-    """Make the folder of a new run with its config.yaml and run.json, all at once."""
-    final = Path(config.run_dir or Path("runs") / name_of(config)).expanduser()
+    """Make the folder of a new run, config.yaml, run.json and what `fill` writes, all at once."""
+    final = expanded(config.run_dir or Path("runs") / name_of(config))
     while config.run_dir is None and final.exists():  # twice the same run in the same second
         final = final.with_name(f"{final.name}+")
-    final.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
-    draft.chmod(0o755)
-    folder = RunFolder(draft)
     text = yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None, width=100)
     record = {
         "status": "running",
@@ -162,15 +184,25 @@ def create(
         "python_path": python_path,
         **extra,
     }
+    draft: Path | None = None
     try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{final.name[:40]}.", dir=final.parent))
+        draft.chmod(0o755)
+        folder = RunFolder(draft)
         write_atomically(folder.config_file, text)
         write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
+        if fill is not None:
+            fill(draft)
         if final.is_dir():
-            final.rmdir()  # check_writable saw that it is empty
+            final.rmdir()  # check_new saw that it is empty
         os.rename(draft, final)
-    except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    except BaseException as error:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+        if not isinstance(error, OSError) or out_of_space(error):
+            raise
+        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from error
     return RunFolder(final)
 
 
@@ -181,25 +213,6 @@ def name_of(config: Config) -> str:
     moment = time.strftime("%Y-%m-%d_%H-%M-%S")
     name = f"{moment}_{what}_{variants}_s{config.seed}_{config.hash[:6]}"
     return "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in name)[:200]
-
-
-def check_writable(config: Config) -> None:
-    """Refuse, before anything starts, a folder that holds something or cannot be written."""
-    final = Path(config.run_dir).expanduser() if config.run_dir else Path("runs")
-    if config.run_dir and final.exists():
-        if not final.is_dir():
-            raise UserError(f"run_dir={final} is a file.")
-        if (final / "run.json").exists():
-            raise UserError(f"run_dir={final} already holds a run: `reprl resume {final}` goes on.")
-        if any(final.iterdir()):
-            raise UserError(f"run_dir={final} is not empty: choose a new folder.")
-    existing = final.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    try:  # permission bits do not tell: a full disk, a read-only mount, a virtual file system
-        os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
-    except OSError as error:
-        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from None
 
 
 def runs_in(place: Path) -> list[RunFolder]:
@@ -229,6 +242,12 @@ def where() -> dict[str, Any]:
     """The process that is writing, and on a cluster which job of it."""
     job = {"job": os.environ["REPRL_JOB"]} if "REPRL_JOB" in os.environ else {}
     return {"host": socket.gethostname(), "pid": os.getpid(), **job}
+
+
+def step_of(record: dict[str, Any]) -> int:
+    """The step a run.json speaks of, 0 where it speaks of none."""
+    step = record.get("step")
+    return step if isinstance(step, int) else 0
 
 
 def now() -> str:

@@ -205,7 +205,7 @@ class Session:
             "group": record.get("sweep") or record.get("experiment") or self.config.method,
             "tags": sorted(set(tags)),
         }
-        identity = str(record["id"])
+        identity = str(record.get("id") or self.folder.path.name)
         return WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )

@@ -10,6 +10,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,14 @@ from stable_baselines3.common.logger import Logger
 
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
-from reprl.config import Config, parent_of
+from reprl.checkpoint_folders import drop_beyond, recover
+from reprl.config import Config
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import rewind_tensorboard
 from reprl.metrics import rewind_csv
+from reprl.places import parent_of
 from reprl.run_folder import RunFolder, create, now, open_run, where
 from reprl.session import Session
 from reprl.user_code import blamed
@@ -48,6 +51,8 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
             model = make_model(config, env)
         if config.parent is not None:
             branch(model, config)
+            # what the parent was at this moment: it may go on, or be gone, when the run resumes
+            extra |= {"step": model.num_timesteps, "fill": partial(checkpoint.save, model)}
         folder = create(config, command=command, python_path=python_path, **extra)
         with folder.lock():
             return train(Session(config, folder, model), resumed=False)
@@ -60,10 +65,12 @@ def resume(path: str) -> int:
     folder = open_run(path)
     with folder.lock():
         config = folder.config()
+        recover(folder.path)
         stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
         if folder.record().get("status") == "finished":
             print(f"{folder.path} is finished.")
             return 0
+        require_unchanged(folder, config, stored)
         env = make_env(config)
         try:
             model = make_model(config, env)
@@ -72,12 +79,27 @@ def resume(path: str) -> int:
                 checkpoint.require_same_shapes(model, stored)
                 model.restore(stored)
                 loop = stored.loop
-            elif config.parent is not None:
-                branch(model, config)
-            rewind(folder, model.num_timesteps)
+            # of a step whose validation is still to come nothing has been written for good
+            rewind(folder, model.num_timesteps - bool(loop.get("pending")))
+            drop_beyond(folder.path, model.num_timesteps)
             return train(Session(config, folder, model, loop), resumed=True)
         finally:
             env.close()
+
+
+def require_unchanged(folder: RunFolder, config: Config, stored: checkpoint.Stored | None) -> None:
+    """Refuse to go on as a run that is no longer the same."""
+    began, now_is = folder.record().get("config_hash"), folder.config_hash()
+    if began not in (None, now_is):
+        raise UserError(
+            f"{folder.config_file} was changed after the run began (its hash is {now_is}, run.json "
+            f"says {began}): undo that, or begin a new run with parent={folder.path}."
+        )
+    if stored is None and config.parent is not None:
+        raise UserError(
+            f"{folder.path} has lost the checkpoint it began with: train again with "
+            f"parent={config.parent}."
+        )
 
 
 def train(session: Session, *, resumed: bool) -> int:

@@ -6,15 +6,18 @@ calls their hooks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.user_code import described, imported
+
+_STRENGTH = re.compile(r"@[\d.e-]+(?=\+|$)")  # in the name of a composition
 
 
 class Machine(Protocol):
@@ -39,7 +42,9 @@ class Effect:
     two environments with the same seed must show the same.
     """
 
-    needs_objects: ClassVar[bool] = False  # draw() is given the objects only where this is set
+    needs_objects: bool = False  # draw() is given the objects only where this is set
+    over_background: bool = False  # draw() changes whatever has the background's colour
+    camouflages: bool = False  # gives objects the background's colour, so that it is not enough
     rng: np.random.Generator | None = None
 
     def reset(self, rng: np.random.Generator) -> None:
@@ -74,10 +79,7 @@ class Effect:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what state() gave."""
-        self.rng = None
-        if state["rng"] is not None:
-            self.rng = np.random.default_rng()
-            self.rng.bit_generator.state = state["rng"]
+        self.rng = None if state["rng"] is None else generator(state["rng"])
         self.load_counters(state["counters"])
 
 
@@ -92,8 +94,10 @@ class Part:
         """A fresh effect."""
         try:
             effect = load_object(self.target)(**self.parameters)
-        except TypeError as error:
-            raise UserError(f"variant effect '{self.target}': {error}.") from error
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"variant effect '{self.target}' raised {described(error)}") from error
         if not isinstance(effect, Effect):
             raise UserError(f"variant effect '{self.target}' is a {type(effect)}, not an Effect.")
         return effect
@@ -112,7 +116,18 @@ class Variant:
 
     def build(self) -> list[Effect]:
         """Fresh effects, in the order in which they act."""
-        return [part.build() for part in self.effects]
+        effects = [part.build() for part in self.effects]
+        if any(effect.camouflages for effect in effects):
+            for effect in effects:
+                effect.needs_objects = effect.needs_objects or effect.over_background
+        return effects
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Variant:
+        """The variant that `asdict` made plain data of."""
+        parts = tuple(Part(**part) for part in data["effects"])
+        games = data["games"] and tuple(data["games"])
+        return cls(**{**data, "effects": parts, "games": games})
 
     def at(self, severity: float) -> Variant:
         """The same variant, weaker or stronger."""
@@ -127,7 +142,8 @@ class Variant:
             else part
             for part in self.effects
         )
-        return replace(self, severity=value, effects=parts)
+        name = _STRENGTH.sub("", self.name)  # what its parts had before
+        return replace(self, name=name, severity=value, effects=parts)
 
 
 def checked_severity(value: Any) -> float:
@@ -135,6 +151,13 @@ def checked_severity(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise UserError(f"severity={value!r} must be a number from 0 to 1.")
     return float(value)
+
+
+def generator(state: Mapping[str, Any]) -> np.random.Generator:
+    """A generator that goes on from a bit generator's state."""
+    made = np.random.default_rng(0)
+    made.bit_generator.state = state
+    return made
 
 
 def load_object(path: str) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
-from reprl.envs.variation.drawing import background, checked_colour
+from reprl.envs.variation.drawing import background, checked_colour, shown
 from reprl.errors import unknown
 
 _PLAYER = (62,)
@@ -44,6 +44,7 @@ class Recolour(Effect):
         if colour not in COLOURS:
             raise unknown("colour", colour, COLOURS)
         self.value = COLOURS[colour]
+        self.camouflages = colour == "black"
 
     def before_frame(self, machine: Machine) -> None:
         """Write the colour; the game restores its own after each frame."""
@@ -100,6 +101,7 @@ class Background(Effect):
     """Another background; severity is how far its colour is from the game's own."""
 
     family: ClassVar[str] = "colour"
+    over_background = True
 
     def __init__(self, *, colour: tuple[int, int, int], severity: float = 0.5) -> None:
         self.colour = np.array(checked_colour(colour), dtype=float)
@@ -113,7 +115,10 @@ class Background(Effect):
         if self._sheet is None or not np.array_equal(own, self._own):
             new = (own + self.severity * (self.colour - own)).round().astype(np.uint8)
             self._own, self._sheet = own, np.tile(new, (*frame.shape[:2], 1))
-        cv2.copyTo(self._sheet, cv2.inRange(frame, own, own), frame)
+        where = cv2.inRange(frame, own, own)
+        if self.needs_objects and objects is not None:
+            where[shown(objects)] = 0
+        cv2.copyTo(self._sheet, where, frame)
 
 
 def _target(name: str) -> tuple[int, ...]:

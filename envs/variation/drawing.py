@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
+from reprl.envs.checks import whole
 from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Effect, checked_severity
 from reprl.errors import UserError
@@ -68,11 +69,9 @@ def matched(colour: Sequence[int], luminance: int) -> tuple[int, int, int]:
 def checked_colour(value: Any) -> tuple[int, int, int]:
     """An RGB triple, or the error that says what it must be."""
     try:
-        red, green, blue = (int(v) for v in value)
+        red, green, blue = (whole("colour", v, 0, 255) for v in value)
     except (TypeError, ValueError):
-        raise UserError(f"colour={value!r} must be three numbers from 0 to 255.") from None
-    if not all(0 <= v <= 255 for v in (red, green, blue)):
-        raise UserError(f"colour={value!r} must be three numbers from 0 to 255.")
+        raise UserError(f"colour={value!r} must be three whole numbers from 0 to 255.") from None
     return red, green, blue
 
 
@@ -81,6 +80,30 @@ def checked_range(name: str, value: Any, low: float, high: float) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise UserError(f"{name}={value!r} must be a number from {low} to {high}.")
     return value
+
+
+def checked_flag(name: str, value: Any) -> bool:
+    """True or False, or the error that says so."""
+    if not isinstance(value, bool):
+        raise UserError(f"{name}={value!r} must be true or false.")
+    return value
+
+
+def checked_cells(name: str, value: Any) -> list[int]:
+    """Rows or columns of the grid, or the error that says what they must be."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise UserError(f"{name}={value!r} must be a list of cells from 0 to {GRID - 1}.")
+    return [whole(name, v, 0, GRID - 1) for v in value]
+
+
+def checked_corners(at: Any) -> list[list[int]]:
+    """The [row, column] of upper left cells, or the error that says what they must be."""
+    if isinstance(at, str) or not isinstance(at, Sequence) or not at:
+        raise UserError(f"at={at!r} must be a list of [row, column].")
+    corners = [checked_cells("at", corner) for corner in at]
+    if any(len(corner) != 2 for corner in corners):
+        raise UserError(f"at={at!r} must be a list of [row, column].")
+    return corners
 
 
 class Drawing(Effect):
@@ -104,11 +127,11 @@ class Drawing(Effect):
         severity = checked_severity(severity)
         paint = checked_colour(colour)
         if luminance is not None:
-            paint = matched(paint, int(checked_range("luminance", luminance, 0, 255)))
+            paint = matched(paint, whole("luminance", luminance, 0, 255))
         self.colour = np.array(paint, dtype=np.uint8)
         self.opacity = checked_range("opacity", opacity, 0, 1) * min(1.0, 2 * severity)
         self.growth = max(0.0, 2 * severity - 1)  # 0 ... 1 above the default severity
-        self.under = under
+        self.under = self.over_background = checked_flag("under", under)
         self._sheet = np.tile(self.colour, (2 * GRID, 2 * GRID, 1))  # filled once: slow to fill
         self._spot = Spot.of(np.zeros((GRID, GRID), dtype=bool))
         self._shown = self._spot.pixels
@@ -125,6 +148,8 @@ class Drawing(Effect):
         if self.under:
             colour = background(frame)
             self._shown = cv2.inRange(window, colour, colour) & self._spot.pixels
+            if self.needs_objects and objects is not None:
+                self._shown[shown(objects)[self._spot.window]] = 0
         paint: Any = self._sheet[: window.shape[0], : window.shape[1]]
         if self.opacity < 1:
             paint = cv2.addWeighted(window, 1 - self.opacity, paint, self.opacity, 0.0)
@@ -153,3 +178,12 @@ def background(frame: np.ndarray) -> np.ndarray:
     sample = frame[TOP::26, 5::30].reshape(-1, 3).tolist()
     codes = [(red, green, blue) for red, green, blue in sample]
     return np.array(max(set(codes), key=codes.count), dtype=np.uint8)
+
+
+def shown(objects: Objects) -> np.ndarray:
+    """Bool (210, 160): the pixels that Breakout's console paints as ball, paddle and bricks."""
+    masks = objects.masks()
+    ball = masks["ball"]
+    ball[31:93] = ball[32:94].copy()  # above row 93 it is one scanline higher than its box
+    out: np.ndarray = ball | masks["paddle"] | masks["bricks"]
+    return out

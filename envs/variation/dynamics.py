@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from reprl.envs.checks import whole
 from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
 from reprl.errors import unknown
 
@@ -52,7 +53,7 @@ class Push(Effect):
             raise unknown("direction of a push", direction, DIRECTIONS)
         self.index, sign = DIRECTIONS[direction]
         self.amount = sign * round(4 * 256 * checked_severity(severity))
-        self.period = period
+        self.period = whole("period", period, 1, 10**9)
 
     def before_frame(self, machine: Machine) -> None:
         """Push, if a ball is in play and it is time."""

@@ -6,17 +6,25 @@ variant -> emulator.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import json
 import pkgutil
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from reprl.envs.machine import games
 from reprl.envs.trial import attempt
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
+from reprl.user_code import described
+
+_tried: set[tuple[str, str]] = set()  # games with the effects that were found for them
+_READABLE = re.compile(r"[\w.=\[\] -]{1,60}")  # without what separates variants, or folders
 
 
 @cache
@@ -48,55 +56,98 @@ def find(
     if isinstance(spec, Variant):
         found = spec
     elif isinstance(spec, Mapping):
-        found = _from_mapping(spec)
+        found = _from_mapping(spec, severity)
     elif isinstance(spec, str):
         if severity is not None and "@" in spec:
             raise UserError(f"variant '{spec}' has its severity, got severity={severity} too.")
-        found = _composed([_single(word.strip(), game) for word in spec.split("+")])
+        found = _composed([_single(word.strip(), severity, game) for word in spec.split("+")])
     else:
         raise UserError(f"variant must be a name or a mapping with _target_, got {spec!r}.")
     if severity is not None:
         found = found.at(severity)
-    if found.games is not None and game not in found.games:
-        raise UserError(
-            f"variant '{found.name}' cannot be played in game '{game}': "
-            f"only in {', '.join(found.games)}."
-        )
+    found = _playable(found, game)
+    key = (game, _without_severity(found))
+    if isinstance(spec, Mapping) or (isinstance(spec, Variant) and key not in _tried):
+        attempt(found, game)
+    _tried.add(key)
     return found
 
 
-def _single(word: str, game: str) -> Variant:
-    name, at, strength = word.partition("@")
+def _without_severity(variant: Variant) -> str:
+    """What a variant is made of: tried once, it counts as tried at every severity."""
+    made_of = []
+    for part in variant.effects:
+        parameters = dict(part.parameters)
+        severity = parameters.pop("severity", None)
+        if severity is not None:
+            checked_severity(severity)
+        made_of.append((part.target, parameters))
+    return repr(made_of)
+
+
+def _playable(variant: Variant, game: str) -> Variant:
+    """The variant, if the games it names exist and this one is among them."""
+    if variant.games is None:
+        return variant
+    if not isinstance(variant.games, list | tuple):
+        raise UserError(
+            f"variant '{variant.name}': games={variant.games!r} must be a tuple of games, "
+            "such as ('breakout',)."
+        )
+    for name in variant.games:
+        if name != game and name not in games():
+            raise unknown(f"game of variant '{variant.name}'", name, games())
+    if game not in variant.games:
+        raise UserError(
+            f"variant '{variant.name}' cannot be played in game '{game}': "
+            f"only in {', '.join(variant.games)}."
+        )
+    if isinstance(variant.games, tuple):
+        return variant
+    return replace(variant, games=tuple(variant.games))
+
+
+def _single(word: str, severity: float | None, game: str) -> Variant:
+    """One part of a composition; a user's own is tried at the strength it will have."""
+    name, at, text = word.partition("@")
+    if at:
+        try:
+            severity = float(text)
+        except ValueError:
+            raise UserError(f"severity='{text}' in variant '{word}' must be a number.") from None
     if ":" in name:
-        found = _from_object(load_object(name), name, {})
+        found = _from_object(load_object(name), name, {}, severity)
     elif name in catalogue():
         found = catalogue()[name]
     else:
         raise unknown("variant", name, variants(game))
-    if not at:
-        return found
-    try:
-        value = float(strength)
-    except ValueError:
-        raise UserError(f"severity='{strength}' in variant '{word}' must be a number.") from None
-    return found.at(value)
+    if at and severity is not None:
+        found = found.at(severity)
+    if ":" in name:
+        found = _playable(found, game)
+        attempt(found, game)
+    return found
 
 
-def _from_mapping(spec: Mapping[str, Any]) -> Variant:
+def _from_mapping(spec: Mapping[str, Any], severity: float | None) -> Variant:
     target = spec.get("_target_")
     if not isinstance(target, str):
         raise UserError(f"variant {dict(spec)!r} needs _target_: an effect class or a variant.")
     parameters = {str(k): v for k, v in spec.items() if k not in ("_target_", "name")}
-    found = _from_object(load_object(target), target, parameters)
+    found = _from_object(load_object(target), target, parameters, severity)
     return replace(found, name=str(spec["name"])) if "name" in spec else found
 
 
-def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
-    """A user's object: a Variant, an Effect class, or a function that returns a Variant."""
+def _from_object(
+    thing: Any, path: str, parameters: dict[str, Any], severity: float | None
+) -> Variant:
+    """A user's object: a Variant, an Effect class, or a function that returns a Variant.
+
+    `severity` is for an Effect class that takes one and was given none among its parameters.
+    """
     if isinstance(thing, Variant):
         if parameters:
             raise UserError(f"variant '{path}' is complete and takes no {sorted(parameters)}.")
-        attempt(thing)
         return thing
     if isinstance(thing, type) and issubclass(thing, Effect):
         accepted = _accepted(thing)
@@ -104,30 +155,43 @@ def _from_object(thing: Any, path: str, parameters: dict[str, Any]) -> Variant:
             if key not in accepted:
                 raise unknown(f"parameter of variant '{path}'", key, accepted)
         if "severity" in accepted and "severity" not in parameters:
-            parameters = {**parameters, "severity": accepted["severity"]}
-        severity = parameters.get("severity")
-        if severity is not None:
-            severity = checked_severity(severity)
-        found = Variant(
-            name=path,
+            strength = accepted["severity"] if severity is None else severity
+            if strength is not inspect.Parameter.empty:
+                parameters = {**parameters, "severity": strength}
+        strength = parameters.get("severity")
+        return Variant(
+            name=_titled(path, parameters, accepted),
             family=getattr(thing, "family", "custom"),
-            severity=severity,
+            severity=None if strength is None else checked_severity(strength),
             games=getattr(thing, "games", None),
             help=inspect.getdoc(thing) or "",
             effects=(Part(path, parameters),),
         )
-        attempt(
-            found
-        )  # what is wrong is said here, not in a worker process in the middle of a game
-        return found
     if callable(thing):
         try:
             result = thing(**parameters)
-        except TypeError as error:
-            raise UserError(f"variant '{path}': {error}.") from error
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"variant '{path}' raised {described(error)}") from error
         if isinstance(result, Variant):
             return result
     raise UserError(f"variant '{path}' is neither a Variant, nor an Effect class, nor makes one.")
+
+
+def _titled(path: str, parameters: dict[str, Any], accepted: dict[str, Any]) -> str:
+    """A path with the parameters that are not the class's own, so that two variants differ."""
+    given = {k: _text(v) for k, v in sorted(parameters.items()) if k != "severity"}
+    words = " ".join(f"{k}={v}" for k, v in given.items() if v != _text(accepted[k]))
+    if words and not _READABLE.fullmatch(words):
+        words = hashlib.sha256(words.encode()).hexdigest()[:8]
+    return f"{path}({words})" if words else path
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, list | tuple | dict):
+        return str(value)
+    return json.dumps(value, default=str, separators=(" ", "="))
 
 
 def _accepted(kind: type) -> dict[str, Any]:
@@ -162,5 +226,5 @@ def _composed(parts: list[Variant]) -> Variant:
 
 def _label(part: Variant) -> str:
     """A part's name within a composition; only there the severity must be in the name."""
-    usual = catalogue()[part.name].severity if part.name in catalogue() else part.severity
-    return part.name if part.severity == usual else f"{part.name}@{part.severity:g}"
+    usual = catalogue()[part.name].severity if part.name in catalogue() else None
+    return part.name if part.severity in (None, usual) else f"{part.name}@{part.severity:g}"

@@ -10,8 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reprl.envs.checks import SEEDS, whole
 from reprl.envs.variation.base import Part, Variant
-from reprl.envs.variation.drawing import GRID, Drawing, Spot, checked_range
+from reprl.envs.variation.drawing import (
+    GRID,
+    Drawing,
+    Spot,
+    checked_cells,
+    checked_corners,
+    checked_flag,
+)
 from reprl.errors import UserError, unknown
 
 PUBLISHED_ROWS = (32, 40, 48, 56, 64, 72)
@@ -26,7 +34,9 @@ class _Placed(Drawing):
     def __init__(self, *, position_seed: int | None, **options: Any) -> None:
         super().__init__(**options)
         self.position_seed = position_seed
-        self.layout = 0 if position_seed is None else position_seed
+        self.layout = 0
+        if position_seed is not None:
+            self.layout = whole("position_seed", position_seed, 0, SEEDS)
         self.place(Spot.of(self.cells()))
 
     def cells(self) -> np.ndarray:
@@ -66,11 +76,11 @@ class Lines(_Placed):
     ) -> None:
         if direction not in DIRECTIONS:
             raise unknown("direction of lines", direction, DIRECTIONS)
-        if published and direction == "vertical":
+        if checked_flag("published", published) and direction == "vertical":
             raise UserError("direction='vertical' was not published: only horizontal and diagonal.")
         self.direction = direction
-        self.count = int(checked_range("count", count, 0, 40))
-        self.thickness = int(checked_range("thickness", thickness, 1, 20))
+        self.count = whole("count", count, 0, 40)
+        self.thickness = whole("thickness", thickness, 1, 20)
         self.published = published
         super().__init__(position_seed=0 if published else position_seed, **options)
 
@@ -114,10 +124,10 @@ class Rectangles(_Placed):
         position_seed: int | None = None,
         **options: Any,
     ) -> None:
-        self.height = int(checked_range("height", height, 1, GRID))
-        self.width = int(checked_range("width", width, 1, GRID))
-        self.count = int(checked_range("count", count, 0, 100))
-        self.at = at
+        self.height = whole("height", height, 1, GRID)
+        self.width = whole("width", width, 1, GRID)
+        self.count = whole("count", count, 0, 100)
+        self.at = None if at is None else checked_corners(at)
         super().__init__(position_seed=0 if at is not None else position_seed, **options)
 
     def cells(self) -> np.ndarray:
@@ -150,11 +160,12 @@ class MovingSquare(Drawing):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.period = int(checked_range("period", period, 1, 10**9))
+        self.period = whole("period", period, 1, 10**9)
         grown = round(GROWTH * self.growth)
-        side = int(checked_range("side", side, 1, GRID))
+        side = whole("side", side, 1, GRID)
+        row = whole("row", row, 0, GRID - 1)
         self.places = []
-        for column in columns:
+        for column in checked_cells("columns", columns):
             cells = np.zeros((GRID, GRID), dtype=bool)
             cells[
                 max(row - grown, 0) : row + side + grown,

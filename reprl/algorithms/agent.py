@@ -15,14 +15,11 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.preprocessing import (
-    is_image_space,
-    is_image_space_channels_first,
-)
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv
 
 from reprl import registry
-from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments
+from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments, require_defaults
 from reprl.algorithms.collect import collect
 from reprl.algorithms.extras import Extras
 from reprl.algorithms.fast import FusedRMSprop, Network, fuse, keep_memory, threads_for
@@ -30,6 +27,7 @@ from reprl.algorithms.frames import FrameMemory
 from reprl.algorithms.journal import Journal, TimedEnv, Timings
 from reprl.algorithms.memory import RolloutMemory
 from reprl.algorithms.objectives import Objective, evaluate
+from reprl.algorithms.plain import SCHEDULED
 from reprl.algorithms.resumable import Resumable
 from reprl.algorithms.specs import Auxiliary, Specs, resolve
 from reprl.algorithms.update import Coefficients, Update
@@ -40,7 +38,6 @@ from reprl.instruments import MaskMonitor
 from reprl.schedules import is_spec, schedule
 
 MODES = ("plain", "fast")
-SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")
 
 
 class Agent(Resumable):
@@ -118,6 +115,7 @@ class Agent(Resumable):
         if (meanings := getattr(self.env, "action_meanings", None)) is not None:
             self.action_meanings = list(meanings)
         super()._setup_model()
+        require_defaults(self.policy, self.mode)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
             warnings.warn(
                 "target_kl with an augmented training batch (use: rad) also counts what the "
@@ -142,6 +140,8 @@ class Agent(Resumable):
             seed=self._stream_seed,
             device=self.device,
         )
+        if self.env is not None:  # a model that only predicts may have been trained so
+            self.extras.require_views()
         self.auxiliary = self.extras.losses
         if self.mode == "fast":
             self.extras.layout = torch.channels_last
@@ -162,11 +162,10 @@ class Agent(Resumable):
         space = self.observation_space
         pictures = is_image_space(space) and is_image_space_channels_first(space)  # type: ignore[arg-type]
         actions = isinstance(self.action_space, spaces.Discrete)
-        shared = self.policy_kwargs.get("share_features_extractor", True)
-        if not (pictures and actions and shared):
+        if not (pictures and actions):
             raise UserError(
-                "mode=fast needs uint8 pictures (stack, height, width), discrete actions and a "
-                f"shared features extractor, got {space} and {self.action_space}: use mode=plain."
+                "mode=fast needs uint8 pictures (stack, height, width) and discrete actions, got "
+                f"{space} and {self.action_space}: use mode=plain."
             )
 
     @property
@@ -236,15 +235,13 @@ class Agent(Resumable):
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
-        if self.compiled and isinstance(fused := self.policy.optimizer, FusedRMSprop):
-            fused.compile()
+        if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
+            self.policy.optimizer.compile(self.network)
         objective, coefficients = self._objective(), self._coefficients()
         target_kl = self._target_kl()
         journal = Journal(coefficients)
-        # An update counts its epochs, and an early stop cuts them short: whether the count has just
-        # passed a multiple, not whether it hits one, which it might never do again.
-        every = self.instrument_every
-        watched = every and self._n_updates % every < self._epochs()
+        every = self.instrument_every  # in updates, while SB3's _n_updates counts epochs
+        watched = every and (self._iterations - 1) % every == 0
         stop = False
         for epoch in range(self._epochs()):
             journal.epoch()
@@ -272,6 +269,8 @@ class Agent(Resumable):
                 self.early_stops += 1
                 break
         journal.record(self)
+        if self.network is not None:
+            self.network.settle()
         self._phase = "ready"
         self.timings.add("update", perf_counter() - began)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
 from reprl.algorithms.specs import Specs, build_encoder
+from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 
 OPTIMIZERS = {
@@ -15,6 +17,8 @@ OPTIMIZERS = {
     "rmsprop": torch.optim.RMSprop,
     "rmsprop_tf": RMSpropTFLike,  # as in the original A2C: epsilon inside the root
 }
+# what our own forward pass takes for granted, while SB3's policy does without
+GIVEN = ("share_features_extractor", "normalize_images")
 
 
 def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None) -> dict[str, Any]:
@@ -33,12 +37,27 @@ def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None)
     for key in ("features_extractor_class", "features_extractor_kwargs"):
         if key in arguments:
             raise UserError(f"policy_kwargs {key} and encoder exclude each other: give one.")
-    if not arguments.get("share_features_extractor", True):
-        raise UserError("encoder needs share_features_extractor=True.")
-    if not arguments.get("normalize_images", True):
-        raise UserError("encoder needs normalize_images=True.")
+    for key in GIVEN:
+        _require(arguments.get(key, True), "encoder", key)
     arguments["features_extractor_class"] = build_encoder
     arguments["features_extractor_kwargs"] = {"spec": specs.encoder}
     # SB3 adds hidden layers behind any extractor but its own NatureCNN.
     arguments.setdefault("net_arch", [])
     return arguments
+
+
+def require_defaults(policy: ActorCriticPolicy, mode: str) -> None:
+    """Refuse a policy that our own forward pass would not follow; SB3's own may be anything."""
+    if mode == "fast":
+        what = "mode=fast"
+    elif isinstance(policy.features_extractor, Encoder):
+        what = f"encoder {type(policy.features_extractor).__name__}"
+    else:
+        return
+    for key in GIVEN:
+        _require(getattr(policy, key), what, key)
+
+
+def _require(value: bool, what: str, key: str) -> None:
+    if not value:
+        raise UserError(f"{what} needs policy_kwargs {key}=True, SB3's default.")

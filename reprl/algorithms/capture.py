@@ -7,6 +7,7 @@ checkpoint module writes what is taken here to disk.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,7 @@ from stable_baselines3.common.vec_env import (
 from torch import Tensor, nn
 
 from reprl.algorithms.plain import decode, decode_space, encode, encode_space
-from reprl.algorithms.randomness import global_random, load_global_random
+from reprl.algorithms.randomness import global_random, load_global_random, untouched
 from reprl.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def capture(agent: Agent) -> Captured:
         "n_envs": agent.n_envs,
         "action_meanings": agent.action_meanings,
         "counters": {name: getattr(agent, name) for name in COUNTERS},
+        "optimizer": agent.policy.optimizer_class.__name__,
         "optimizer_scalars": scalars,
         "threads": torch.get_num_threads(),
         "compiled": agent.compiled,
@@ -100,8 +102,12 @@ def capture(agent: Agent) -> Captured:
 
 
 def restore(agent: Agent, captured: Stored) -> None:
-    """Put a capture into a model of the same settings."""
+    """Put a capture into a model of the same settings.
+
+    Without an environment the model only predicts, and the process keeps its random streams.
+    """
     meta, state = captured.meta, captured.state
+    _require_same(agent, meta)
     _load_parameters(agent, captured.parameters)
     _load_optimizer(agent, captured.optimizer, meta["optimizer_scalars"])
     for name, value in meta["counters"].items():
@@ -112,7 +118,7 @@ def restore(agent: Agent, captured: Stored) -> None:
     agent.resume_log(meta["log"])
     agent.monitor.load_state(meta["mask"])
     agent._captured_threads = meta["threads"]
-    if agent.mode == meta["extras"]["mode"] and meta["compiled"] is not None:
+    if meta["compiled"] is not None:
         agent.require_compiled(meta["compiled"])
     agent.rollout_buffer.load_state(_part(state, "memory."))
     agent.extras.load_state({k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()})
@@ -129,7 +135,25 @@ def restore(agent: Agent, captured: Stored) -> None:
         agent.env.restore(bytes(state["env"].numpy()))
     elif agent.env is not None and "env" not in state:
         agent._last_obs = None  # the environment could not be saved: start new episodes
-    load_global_random(_part(state, "random."), agent.device)
+    if agent.env is not None:
+        load_global_random(_part(state, "random."), agent.device)
+
+
+def _require_same(agent: Agent, meta: dict[str, Any]) -> None:
+    """Refuse a model that would not continue what was captured, by the setting that differs."""
+    ours = {
+        "mode": agent.mode,
+        "optimizer": agent.policy.optimizer_class.__name__,
+        "n_envs": agent.n_envs,
+    }
+    theirs = {"mode": meta["extras"]["mode"], "n_envs": meta["n_envs"]}
+    theirs["optimizer"] = meta.get("optimizer", ours["optimizer"])  # not in older captures
+    for name, value in ours.items():
+        if theirs[name] != value:
+            raise UserError(
+                f"this was captured with {name}={theirs[name]}, and a model with {name}={value} "
+                "cannot continue it."
+            )
 
 
 def _require_saveable(env: Any) -> None:
@@ -149,6 +173,11 @@ def _require_saveable(env: Any) -> None:
 
 def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     """Construct the model that a capture's meta describes; without env it can only predict."""
+    with untouched() if env is None else nullcontext():
+        return _rebuilt(meta, env)
+
+
+def _rebuilt(meta: dict[str, Any], env: Any) -> Any:
     from reprl import algorithms
 
     kinds = {"A2C": algorithms.A2C, "PPO": algorithms.PPO}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -17,15 +18,19 @@ from torch import Tensor, nn
 
 from reprl import registry
 from reprl.algorithms.memory import Minibatch, RolloutMemory
-from reprl.algorithms.objectives import Evaluation, evaluate
+from reprl.algorithms.objectives import Evaluation
+from reprl.algorithms.rehearsal import LentContext, rehearse, require_own_parameters
 from reprl.algorithms.specs import Specs
 from reprl.augmentation.base import Augmentation, stateless
-from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.base import AuxiliaryLoss, Batch
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
 from reprl.seeding import stream_seed, torch_stream
+
+# an update's own numbers, which share a log with the terms
+RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")
 
 
 class Extras:
@@ -56,6 +61,7 @@ class Extras:
         self._modules_state = (
             torch.Generator().manual_seed(stream_seed(seed, "modules")).get_state()
         )
+        self._views_used = False
         self._terms: dict[str, tuple[str, str]] = {}  # public name -> (loss, its term)
         self._schedules: dict[str, Schedule] = {}  # public name -> its weight over training
         self._begin: dict[str, int] = {}  # public name -> the step from which it counts
@@ -81,17 +87,15 @@ class Extras:
             context = self._context(observation_space, action_space)
             for loss in self._each():
                 loss.setup(context)
+        self._views_used = context.lent
+        require_own_parameters(self.losses, self.policy)
         self.losses.to(device)
         self.parameters = [p for p in self.losses.parameters() if p.requires_grad]
-        self._probe(observation_space, action_space)
+        rehearse(self, observation_space)
 
     # -- construction -------------------------------------------------------------------------
 
     def _add(self, name: str, loss: AuxiliaryLoss) -> None:
-        if not isinstance(loss, AuxiliaryLoss):
-            raise UserError(
-                f"auxiliary '{name}' must build an AuxiliaryLoss, got {type(loss).__name__}."
-            )
         if not name.isidentifier():
             raise UserError(f"auxiliary name '{name}' must be a plain word such as 'contrastive'.")
         if hasattr(self.losses, name):
@@ -104,7 +108,7 @@ class Extras:
         self.losses[name] = loss
         for term in loss.weights:
             public = term if term not in self._terms else f"{name}_{term}"
-            if public in self._terms or public in ("policy", "value", "entropy", "total"):
+            if public in self._terms or public in RESERVED:
                 raise UserError(f"auxiliary '{name}': its term '{term}' needs another name.")
             self._terms[public] = (name, term)
             self._schedules[public] = schedule(loss.weights[term], name=f"weight of '{public}'")
@@ -115,8 +119,8 @@ class Extras:
             assert isinstance(loss, AuxiliaryLoss)
             yield loss
 
-    def _context(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> Context:
-        return Context(
+    def _context(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> LentContext:
+        return LentContext(
             encoder=self.encoder,
             policy=self.policy,
             observation_space=observation_space,
@@ -135,47 +139,19 @@ class Extras:
         """How far the losses look in time."""
         return max((loss.reach for loss in self._each()), default=0)
 
-    def _probe(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> None:
-        """Run everything once on noise, so that a wrong extra fails now and not in an hour."""
-        size, training = 4, self.policy.training
-        noise = torch.Generator().manual_seed(0)
-        shape = (size, *observation_space.shape)
-        observations = torch.randint(256, shape, dtype=torch.uint8, generator=noise)
-        observations = observations.to(self.policy.device)
-        zeros = torch.zeros(size, device=self.policy.device)
-        before = self.state(), {k: v.clone() for k, v in self.losses.state_dict().items()}
-        self.policy.set_training_mode(False)
-        with torch.random.fork_rng(devices=[]):
-            augmented, actions = self.augment(observations, zeros.long())
-            if augmented.shape != observations.shape or augmented.dtype != torch.uint8:
-                raise UserError(
-                    f"augmentation '{type(self.augmentation).__name__}' makes {augmented.dtype} of "
-                    f"shape {tuple(augmented.shape)} out of uint8 {tuple(observations.shape)}."
-                )
-            observations = augmented
-            if self.losses:
-                evaluation = evaluate(self.policy, observations, actions)
-                place = zeros.long()
-                batch = Batch(
-                    observations=observations,
-                    actions=actions,
-                    rewards=zeros,
-                    returns=zeros,
-                    advantages=zeros,
-                    episode_starts=zeros.bool(),
-                    env_index=place,
-                    time_index=place,
-                    output=evaluation.output,  # type: ignore[arg-type]
-                    policy=self.policy,
-                    log_probs=evaluation.log_probs,  # type: ignore[arg-type]
-                    values=evaluation.values,
-                    generator=self.generators["auxiliary"],
-                    at=lambda offset: (observations, torch.ones_like(place, dtype=torch.bool)),
-                )
-                self._forward(batch, set(self._terms))
-        self.policy.set_training_mode(training)
-        self.losses.load_state_dict(before[1])
-        self.load_state(before[0])
+    @property
+    def names(self) -> set[str]:
+        """Every term's name in the log."""
+        return set(self._terms)
+
+    def require_views(self) -> None:
+        """Refuse an augmentation for the losses' views that none of them has asked for."""
+        if self.augmentation is not None and self.specs.use == "views" and not self._views_used:
+            raise UserError(
+                f"augmentation use=views would do nothing: {', '.join(self.losses)} makes no views "
+                "with the run's augmentation; set use=rad or augmentation=none, or choose a loss "
+                "that compares views and has no augmentation of its own."
+            )
 
     # -- the update's side --------------------------------------------------------------------
 
@@ -232,9 +208,10 @@ class Extras:
                 None if observations is minibatch.observations else minibatch.observations
             ),
         )
-        return self._forward(batch, set(weights))
+        return self.compute(batch, set(weights))
 
-    def _forward(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
+    def compute(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
+        """The wanted terms of a batch, each one number; anything else is refused by name."""
         terms: dict[str, Tensor] = {}
         with self._module_stream():
             for name, loss in self.losses.items():
@@ -254,14 +231,20 @@ class Extras:
                         f"for {sorted(public)}: each term needs one weight, each weight one term."
                     )
                 for term, value in found.items():
-                    if value.dim():
-                        raise UserError(
-                            f"auxiliary '{name}': term '{term}' must be one number, "
-                            f"got shape {tuple(value.shape)}."
-                        )
+                    number = self._number(name, term, value)
                     if term in begun:
-                        terms[public[term]] = value
+                        terms[public[term]] = number
         return terms
+
+    def _number(self, name: str, term: str, value: Any) -> Tensor:
+        """A term as a scalar tensor; a loss with nothing to say may give a plain 0.0."""
+        if isinstance(value, int | float):
+            return torch.tensor(float(value), device=self.policy.device)
+        shape = value.shape if isinstance(value, Tensor) else None
+        if shape != ():
+            got = type(value).__name__ if shape is None else f"shape {tuple(shape)}"
+            raise UserError(f"auxiliary '{name}': term '{term}' must be one number, got {got}.")
+        return value  # type: ignore[no-any-return]
 
     def after_step(self) -> None:
         for loss in self._each():

@@ -11,8 +11,8 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -26,6 +26,7 @@ from reprl.errors import UserError
 # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 MALLOC = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
 Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]
+Result = TypeVar("Result")
 
 
 def patient_compiler() -> Any:
@@ -63,12 +64,17 @@ def threads_for(rows: int) -> Iterator[None]:
 
 
 class Network:
-    """The policy's forward pass: compiled for the update and for the rollout, or eager."""
+    """The policy's forward pass: compiled for the update and for the rollout, or eager.
+
+    Whether compiling works is known when the first update is over; until then a failure of any
+    part, the optimizer's included, makes all of them eager.
+    """
 
     def __init__(self, policy: ActorCriticPolicy, *, compile: bool) -> None:
         self.policy = policy
         self.must = False  # a continued run that was compiled must not fall back
-        self.compiled: bool | None = None if compile else False  # None: not yet tried
+        self.compiled: bool | None = None if compile else False  # None: no update has shown it
+        self._walked = False  # back through the update's graph
         self._update: Callable[[Tensor], Outputs] = self._forward
         self._act: Callable[[Tensor], Outputs] = self._forward
         if compile:
@@ -81,6 +87,30 @@ class Network:
         self.must = compiled
         if not compiled:
             self.compiled = False
+
+    def settle(self) -> None:
+        """An update is over: the run stays what it was in it."""
+        if self.compiled is None:
+            self.compiled = True
+
+    def attempt(
+        self, compiled: Callable[..., Result], eager: Callable[..., Result], *arguments: Any
+    ) -> Result:
+        """Call compiled code, or eager code where the run is eager or may still become it."""
+        if self.compiled is False:
+            return eager(*arguments)
+        try:
+            with patient_compiler():
+                return compiled(*arguments)
+        except Exception as error:
+            if self.compiled or self.must:
+                raise UserError(
+                    f"this run was compiled, and torch.compile fails here: {error}"
+                ) from error
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(f"torch.compile is unavailable, running eager: {reason}", stacklevel=3)
+            self.compiled = False
+        return eager(*arguments)
 
     def _forward(self, images: Tensor) -> Outputs:
         """(B, stack, H, W) -> features, feature map, attention, log-probabilities, values."""
@@ -96,27 +126,23 @@ class Network:
         return features, feature_map, attention, log_probs, policy.value_net(latent_value).flatten()
 
     def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
-        images = as_images(observations, torch.channels_last)
-        if self.compiled is False:
-            return self._forward(images)
-        try:
+        def run(images: Tensor) -> Outputs:
             # The gradient instruments walk an update's graph more than once.
-            with (
-                torch._functorch.config.patch(donated_buffer=False),  # type: ignore[attr-defined]
-                patient_compiler(),
-            ):
+            with torch._functorch.config.patch(donated_buffer=False):  # type: ignore[attr-defined]
                 outputs = compiled(images)
-        except Exception as error:
-            if self.compiled or self.must:
-                raise UserError(
-                    f"this run was compiled, and torch.compile fails here: {error}"
-                ) from error
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"torch.compile is unavailable, running eager: {reason}", stacklevel=2)
-            self.compiled = False
-            return self._forward(images)
-        self.compiled = True
-        return outputs
+                if torch.is_grad_enabled() and not self._walked:
+                    self._walk_back(outputs)
+            return outputs
+
+        return self.attempt(run, self._forward, as_images(observations, torch.channels_last))
+
+    def _walk_back(self, outputs: Outputs) -> None:
+        """Go back through the update's graph once: where that half fails, it fails only then."""
+        ends = [end.sum() for end in outputs if end is not None and end.requires_grad]
+        learned = [p for p in self.policy.parameters() if p.requires_grad]
+        if ends and learned:
+            torch.autograd.grad(ends, learned, retain_graph=True, allow_unused=True)
+        self._walked = True
 
     def evaluate(
         self, policy: ActorCriticPolicy, observations: Tensor, actions: Tensor
@@ -156,11 +182,13 @@ class FusedRMSprop(torch.optim.Optimizer):
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
         self.tensorflow = tensorflow
+        self._network: Network | None = None
         self._kernel: Callable[..., None] = _rmsprop
 
-    def compile(self) -> None:
-        """From now on step in compiled code."""
-        if self._kernel is _rmsprop:
+    def compile(self, network: Network) -> None:
+        """From now on step in compiled code, as long as the network is compiled."""
+        if self._network is None and network.compiled is not False:
+            self._network = network
             self._kernel = torch.compile(_rmsprop, dynamic=False)
 
     @torch.no_grad()
@@ -171,18 +199,21 @@ class FusedRMSprop(torch.optim.Optimizer):
                 if "square_avg" not in self.state[p]:
                     start = torch.ones_like if self.tensorflow else torch.zeros_like
                     self.state[p]["square_avg"] = start(p)
-            with nullcontext() if self._kernel is _rmsprop else patient_compiler():
-                self._kernel(
-                    parameters,
-                    [p.grad for p in parameters],
-                    [self.state[p]["square_avg"] for p in parameters],
-                    # A tensor: as a number, every change of the rate would compile anew.
-                    torch.tensor(group["lr"], dtype=torch.float32),
-                    group["alpha"],
-                    group["eps"],
-                    group["weight_decay"],
-                    self.tensorflow,
-                )
+            arguments = (
+                parameters,
+                [p.grad for p in parameters],
+                [self.state[p]["square_avg"] for p in parameters],
+                # A tensor: as a number, every change of the rate would compile anew.
+                torch.tensor(group["lr"], dtype=torch.float32),
+                group["alpha"],
+                group["eps"],
+                group["weight_decay"],
+                self.tensorflow,
+            )
+            if self._network is None:
+                _rmsprop(*arguments)  # type: ignore[arg-type]
+            else:
+                self._network.attempt(self._kernel, _rmsprop, *arguments)
 
 
 def _rmsprop(

@@ -13,6 +13,17 @@ import numpy as np
 from stable_baselines3.common.buffers import RolloutBuffer
 from torch import Tensor
 
+from reprl.errors import UserError
+
+
+def require_reach(offset: int, history: int) -> None:
+    """Refuse a look beyond the steps kept for sure: the answer would depend on what else is."""
+    if abs(offset) > history:
+        raise UserError(
+            f"an auxiliary loss asks for the observation at {offset:+d} steps, but the farthest "
+            f"reach of the losses is {history}: set reach = {abs(offset)} in its class."
+        )
+
 
 class Minibatch(NamedTuple):
     """SB3's samples, and which ones they are."""
@@ -76,6 +87,7 @@ class RolloutMemory(RolloutBuffer):
 
     def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
         """Observations `offset` steps from the samples, and where that is the same episode."""
+        require_reach(offset, self.history)
         env, time = index // self.buffer_size, index % self.buffer_size
         target, valid = self._reachable(env, time, offset)
         return self.to_torch(self._observations(env, target)), self.to_torch(valid)

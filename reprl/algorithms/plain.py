@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
+from reprl.user_code import described, imported
+
+# arguments that may be functions of the remaining progress; all others name classes at most
+SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")
 
 
 def encode(name: str, value: Any) -> Any:
@@ -28,30 +33,52 @@ def encode(name: str, value: Any) -> Any:
         return {str(k): encode(f"{name}.{k}", v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [encode(f"{name}[{i}]", v) for i, v in enumerate(value)]
-    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", "<")
-    if module and "<" not in path:
-        return {"~import": f"{module}:{path}"}
+    path = f"{getattr(value, '__module__', None)}:{getattr(value, '__qualname__', '<')}"
+    if _comes_back(name.rpartition(".")[2], path, value):
+        return {"~import": path}
     raise UserError(
         f"{name}={value!r} cannot be saved in a checkpoint: give a number, a schedule such as "
-        "{'kind': 'linear', 'start': 1e-3, 'end': 0.0}, or something that can be imported by name."
+        "{'kind': 'linear', 'start': 1e-3, 'end': 0.0}, or a function (elsewhere than in a "
+        "schedule: a class of torch's kinds) that another process can import from a module."
     )
 
 
-def decode(value: Any) -> Any:
-    """Undo `encode`."""
+def _comes_back(name: str, path: str, value: Any) -> bool:
+    """Whether another process would find this very object: not in the script, not bound to one."""
+    if "<" in path or path.startswith(("None:", "__main__:")):
+        return False
+    try:
+        return _imported(name, path) is value
+    except UserError:
+        return False
+
+
+def decode(value: Any, name: str = "argument") -> Any:
+    """Undo `encode`; a file cannot make this return what an argument of that name never is."""
     if isinstance(value, list):
-        return [decode(v) for v in value]
+        return [decode(v, name) for v in value]
     if not isinstance(value, dict):
         return value
     if "~schedule" in value:
         return schedule(value["~schedule"])
     if "~import" in value:
-        module, _, path = value["~import"].partition(":")
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        return found
-    return {k: decode(v) for k, v in value.items()}
+        return _imported(name, str(value["~import"]))
+    return {k: decode(v, k) for k, v in value.items()}
+
+
+def _imported(name: str, path: str) -> Any:
+    try:
+        found = imported(path)
+    except Exception as error:
+        raise UserError(f"the saved {name} '{path}' is not found: {described(error)}") from error
+    if name in SCHEDULED:
+        fits, kind = inspect.isfunction(found), "a function"
+    else:
+        kinds = (nn.Module, torch.optim.Optimizer)
+        fits, kind = isinstance(found, type) and issubclass(found, kinds), "a module or optimizer"
+    if not fits:
+        raise UserError(f"the saved {name} '{path}' is not {kind}.")
+    return found
 
 
 def encode_space(space: spaces.Space) -> dict[str, Any]:

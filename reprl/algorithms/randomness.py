@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -24,6 +26,18 @@ def global_random(device: torch.device) -> dict[str, Tensor]:
         "python": torch.tensor([version, *words], dtype=torch.int64),
         "python_gauss": torch.tensor(float("nan") if spare is None else spare).double(),
     }
+
+
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Leave the process's generators as they were found, whatever is seeded inside."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
 
 
 def load_global_random(state: dict[str, np.ndarray], device: torch.device) -> None:

@@ -74,7 +74,8 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
     elif isinstance(auxiliary, Sequence):
         named = [(name_of(spec), spec) for spec in auxiliary]
     else:
-        raise UserError(f"auxiliary must be a name, a mapping or a list, got {auxiliary!r}.")
+        kind = type(auxiliary).__name__
+        raise UserError(f"auxiliary must be a name, a mapping or a list, got {kind}.")
     found: dict[str, dict[str, Any]] = {}
     for name, spec in named:
         if name in found:
@@ -88,6 +89,9 @@ def name_of(spec: registry.Spec) -> str:
     """A part's own word: its name, or its class in lower case."""
     if isinstance(spec, str):
         return spec
+    if not isinstance(spec, Mapping):
+        kind = type(spec).__name__
+        raise UserError(f"a part must be a name or a mapping with _target_, got {kind}.")
     return str(spec.get("_target_", "none")).rpartition(".")[2].lower()
 
 
@@ -107,9 +111,5 @@ def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Enc
     if not is_image_space(observation_space):
         # SB3 would hand other numbers through as they are, and the update divides by 255.
         raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
-    encoder = registry.build("encoder", spec, observation_space=observation_space)
-    if not isinstance(encoder, Encoder):
-        raise UserError(
-            f"encoder '{spec['_target_']}' must build an Encoder, got {type(encoder).__name__}."
-        )
+    encoder: Encoder = registry.build("encoder", spec, observation_space=observation_space)
     return encoder

@@ -58,12 +58,10 @@ class PictureChange(Augmentation):
         return View(changed)
 
 
-def stateless(augmentation: object) -> Augmentation:
+def stateless(augmentation: Augmentation) -> Augmentation:
     """The augmentation, or a refusal by name of one whose state a checkpoint would lose."""
-    kind = type(augmentation).__name__
-    if not isinstance(augmentation, Augmentation):
-        raise UserError(f"augmentation: _target_ must build an Augmentation, got {kind}.")
     if state := augmentation.state_dict():
+        kind = type(augmentation).__name__
         raise UserError(
             f"augmentation {kind} has a state ('{next(iter(state))}') that no checkpoint holds: "
             "give its constants as arguments, or register them with persistent=False."
@@ -88,7 +86,7 @@ def to_uint8(pictures: Tensor) -> Tensor:
 
 def number(part: nn.Module, key: str, value: float, *, low: float, high: float) -> float:
     """A number within [low, high], or a refusal by name."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+    if not _real(value) or not low <= value <= high:
         raise UserError(
             f"augmentation {type(part).__name__}: {key}={value} must be a number from {low:g} "
             f"to {high:g}."
@@ -96,17 +94,21 @@ def number(part: nn.Module, key: str, value: float, *, low: float, high: float) 
     return value
 
 
+def _real(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def span(
     part: nn.Module, key: str, value: object, *, low: float, high: float
 ) -> tuple[float, float]:
     """A range [from, to] within [low, high], or a refusal by name."""
-    if isinstance(value, (int, float)):
+    if _real(value):
         value = [value, value]
     try:
         first, last = value  # type: ignore[misc]
     except (TypeError, ValueError):
         first, last = 1, 0
-    if isinstance(first, str) or isinstance(last, str) or not low <= first <= last <= high:
+    if not (_real(first) and _real(last) and low <= first <= last <= high):
         raise UserError(
             f"augmentation {type(part).__name__}: {key}={value} must be a range [from, to] within "
             f"{low:g} to {high:g}."

@@ -36,7 +36,9 @@ def coefficient(loss: str, key: str, value: Any, *, factor: float = 1.0) -> Coef
 
 
 def whole(loss: str, key: str, value: Any, *, low: int) -> int:
-    """A whole number of at least low, or a UserError that names the key."""
+    """A whole number of at least low, also written as 1e5, or a UserError that names the key."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise UserError(
             f"auxiliary loss '{loss}': {key}={value!r} must be a whole number of at least {low}."

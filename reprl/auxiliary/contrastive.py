@@ -34,6 +34,8 @@ class Contrastive(AuxiliaryLoss):
 
     anchor "view": the query is a fresh augmented view, encoded again, as CURL does. anchor
     "batch": the query is the minibatch as the policy saw it, already encoded, which is cheaper.
+    Under RAD both make their views of the pictures as they were: what RAD drew on a picture would
+    tell it apart in both views, and the encoder would learn to look for that.
     """
 
     def __init__(
@@ -63,12 +65,12 @@ class Contrastive(AuxiliaryLoss):
         self.key_projection = Momentum(self.projection, tau=self.tau)
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
-        if self.anchor == "view":
-            view = self.views(batch.observations, batch.generator).observations
+        if self.anchor == "view" or batch.augmented_from is not None:
+            view = self.views(batch.originals, batch.generator).observations
             features = encoder.encode(batch.images(view)).features  # (B, F)
         else:
             features = batch.output.features
-        other = self.views(batch.observations, batch.generator).observations
+        other = self.views(batch.originals, batch.generator).observations
         keys = self.key_projection(self.key_encoder(batch.images(other)))  # (B, D)
         queries = self.projection(features)  # (B, D)
         # q W k^T: the learned W is applied to the query's side, which carries the gradient.

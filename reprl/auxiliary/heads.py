@@ -7,6 +7,8 @@ import math
 from torch import Tensor, nn
 from torch.nn import functional
 
+from reprl.errors import UserError
+
 
 def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     """One hidden layer: (B, inputs) -> (B, outputs)."""
@@ -19,6 +21,11 @@ class PixelHead(nn.Module):
     def __init__(self, inputs: int, picture: tuple[int, int, int], *, shrink: int) -> None:
         super().__init__()
         frames, height, width = picture
+        if shrink > min(height, width):
+            raise UserError(
+                f"auxiliary loss: shrink={shrink} leaves nothing of pictures of {height}x{width} "
+                f"pixels, at most {min(height, width)} fits."
+            )
         self.shrink = shrink
         self.size = (height // shrink, width // shrink)
         # The first grid is a quarter of the picture: two doublings lead back to it.

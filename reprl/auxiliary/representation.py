@@ -8,6 +8,7 @@ total += repr_coef * (contra_coef * contrastive + encoder_coef * sparsity
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -69,7 +70,7 @@ class Representation(AuxiliaryLoss):
         if plain is None:
             raise UserError(f"auxiliary loss '{NAME}': {key}={coef} needs {term}, got {spec!r}.")
         part = registry.build("auxiliary", {**plain, "coef": weight})
-        if not isinstance(part, AuxiliaryLoss) or len(part.weights) != 1:
+        if len(part.weights) != 1:
             raise UserError(
                 f"auxiliary loss '{NAME}': {term} must be an auxiliary loss with one term, "
                 f"got {plain['_target_']}."
@@ -87,9 +88,10 @@ class Representation(AuxiliaryLoss):
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         terms = {}
+        whole = replace(batch, wanted=None)  # a part calls its term by a name of its own
         for term, part in self._losses().items():
             if batch.wants(term):
-                (terms[term],) = part(batch, encoder).values()
+                (terms[term],) = part(whole, encoder).values()
         return terms
 
     def after_step(self) -> None:

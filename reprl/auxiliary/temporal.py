@@ -22,7 +22,8 @@ class TemporalContrastive(AuxiliaryLoss):
 
     anchor "view": the pair is (observation `offset` steps ago, sample), which the memory's history
     offers for every sample even in A2C's short rollouts. anchor "batch": the pair is (sample,
-    observation `offset` steps later), and the sample's encoding is reused, which is cheaper.
+    observation `offset` steps later), and the sample's encoding is reused, which is cheaper; under
+    RAD the sample is encoded as it was, because its neighbours are never augmented.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class TemporalContrastive(AuxiliaryLoss):
             later = batch.originals
         else:
             later, valid = batch.at(self.offset)
-            features = batch.output.features
+            output = batch.output
+            if batch.augmented_from is not None:
+                output = encoder.encode(batch.images(batch.originals))
+            features = output.features
         positives = self.views(later, batch.generator).observations
         keys = self.key_compressor(self.key_encoder(batch.images(positives)))  # (B, D)
         code = self.compressor(features)  # (B, D)

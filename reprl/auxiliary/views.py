@@ -1,4 +1,7 @@
-"""Which augmentation makes a loss's views: its own, else the run's, else a shift by 4 pixels."""
+"""Which augmentation makes a loss's views: its own, else the run's, else a shift by 4 pixels.
+
+A loss's own may be `none`: then its views are the pictures as they are.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,13 @@ NAMELESS = (
 )
 
 
+class Unchanged(Augmentation):
+    """The picture as it is."""
+
+    def forward(self, observations: Tensor, generator: torch.Generator) -> View:
+        return View(observations)
+
+
 class Views:
     """Augmented views of a batch.
 
@@ -27,19 +37,22 @@ class Views:
 
     def __init__(self, spec: registry.Spec | None) -> None:
         self.spec: dict[str, Any] | None = registry.resolve("augmentation", spec)
+        self.unchanged = spec is not None and self.spec is None  # "none", not merely not given
         self.augmentation: Augmentation | None = None
         self.mirror: Tensor | None = None  # (n_actions,) int64
 
     def setup(self, context: Context) -> None:
         self.mirror = context.mirror
-        spec = self.spec
-        if spec is None and context.augmentation is None:
-            spec = registry.resolve("augmentation", DEFAULT)
-        if spec is None:
-            self.augmentation = context.augmentation
-        else:
-            arguments = {key: value for key, value in spec.items() if key != "use"}
-            self.augmentation = stateless(registry.build("augmentation", arguments))
+        self.augmentation = self._chosen(context)
+
+    def _chosen(self, context: Context) -> Augmentation:
+        if self.unchanged:
+            return Unchanged()
+        if self.spec is None and context.augmentation is not None:
+            return context.augmentation
+        spec = self.spec or registry.resolve("augmentation", DEFAULT) or {}
+        arguments = {key: value for key, value in spec.items() if key != "use"}
+        return stateless(registry.build("augmentation", arguments))
 
     def require_actions(self) -> None:
         """Refuse views that mirror where it is not known which actions to exchange."""

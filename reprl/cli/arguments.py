@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprl.errors import UserError, nearest, unknown
+from reprl.places import expanded, is_folder, no_folder
 
 Kind = Literal["text", "int", "float", "bool", "list"]
 Folders = Literal["none", "perhaps", "one", "many"]
@@ -55,7 +56,7 @@ def parse(
             raise UserError(
                 f"reprl {command} has no option '{argument}': values are given as key=value."
             )
-        if equals and not Path(argument).is_dir():
+        if equals and (name in keys or not is_folder(Path(argument))):
             if name not in keys:
                 raise UserError(f"reprl {command} has no key '{name}': {_offer(name, keys)}")
             if name in given:
@@ -92,6 +93,8 @@ def convert(name: str, text: str, key: Key) -> Any:
         value = int(text.replace("_", "")) if key.kind == "int" else float(text)
     except ValueError:
         raise UserError(f"{name}={text} is not {EXPECTED[key.kind]}.") from None
+    if key.kind == "int" and abs(value) >= 2**63:
+        raise UserError(f"{name}={text} is too large.")
     outside = (key.low is not None and value < key.low) or (
         key.high is not None and value > key.high
     )
@@ -131,15 +134,18 @@ def _choice(name: str, item: str, key: Key) -> str:
 
 
 def _folder(command: str, argument: str, keys: Mapping[str, Key], folders: Folders) -> Path:
-    path = Path(argument).expanduser()
     if folders == "none":
         raise UserError(f"reprl {command} takes no folder, got '{argument}': {_offer('', keys)}")
-    if path.is_file():
+    path = expanded(argument)
+    if is_folder(path):
+        return path
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        raise UserError(f"'{argument}' cannot be reached: {error.strerror}.") from None
+    if is_file:
         raise UserError(f"'{argument}' is a file: reprl {command} takes a folder.")
-    if not path.is_dir():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise UserError(f"there is no folder '{argument}'.{nearest(path.name, siblings)}")
-    return path
+    raise no_folder("folder", argument, path)
 
 
 def _offer(name: str, keys: Mapping[str, Key]) -> str:

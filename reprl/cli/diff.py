@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from reprl.cli.arguments import parse
 from reprl.errors import UserError
 
@@ -21,10 +23,11 @@ def run(arguments: list[str]) -> int:
 
     a, b = (open_run(folder) for folder in folders)
     changed = differences(a, b)
-    ours, theirs = (folder.record().get("versions") or {} for folder in (a, b))
+    ours, theirs = (_versions(folder.record()) for folder in (a, b))
     for name in sorted({*ours, *theirs}):
         if ours.get(name) != theirs.get(name):
-            changed.append((f"version of {name}", ours.get(name, "-"), theirs.get(name, "-")))
+            old, new = str(ours.get(name, "-")), str(theirs.get(name, "-"))
+            changed.append((f"version of {name}", old, new))
     if not changed:
         print("no difference in configuration or versions")
         return 0
@@ -36,3 +39,8 @@ def run(arguments: list[str]) -> int:
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
     return 0
+
+
+def _versions(record: dict[str, Any]) -> dict[str, Any]:
+    found = record.get("versions")
+    return found if isinstance(found, dict) else {}

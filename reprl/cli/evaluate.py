@@ -29,7 +29,7 @@ KEYS = {
     "seed": Key(0, "games and actions are drawn from it, alike for all agents", "int", low=0),
     "severities": Key(None, "play variants that have a severity at each of these", "list"),
     "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
-    "sticky": Key(0.0, "probability that the console repeats an action", "float", low=0, high=1),
+    "sticky": Key(0.0, "probability that the console repeats an action", "float", low=0, high=0.99),
     "checkpoint": Key("newest", "newest, best or a step"),
     "agents": Key(
         ["random"],

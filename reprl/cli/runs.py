@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprl.cli.arguments import Key, parse
+from reprl.errors import UserError
 
 if TYPE_CHECKING:
     from reprl.run_folder import RunFolder
@@ -30,6 +31,7 @@ Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, it
 def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
+    from reprl.places import expanded
     from reprl.run_folder import damaged_in, runs_in
 
     place = folders[0] if folders else Path("runs")
@@ -46,7 +48,7 @@ def run(arguments: list[str]) -> int:
         return 0
     show(found, place)
     if values["export"]:
-        export(found, place, Path(values["export"]).expanduser())
+        export(found, place, expanded(values["export"]))
     return 0
 
 
@@ -57,6 +59,7 @@ def show(found: Found, place: Path) -> None:
     from rich.table import Table
 
     from reprl.metrics import evaluated_gap, progress_of
+    from reprl.run_folder import step_of
 
     rows = []
     for folder, record, status in found:
@@ -66,7 +69,7 @@ def show(found: Found, place: Path) -> None:
             str(folder.path.relative_to(place) if folder.path != place else place.name),
             str(record.get("started") or "")[:16].replace("T", " "),
             status,
-            f"{max(step, int(record.get('step') or 0)):,}",
+            f"{max(step, step_of(record)):,}",
             _number(record.get("score") if score is None else score),
             _number(validation if evaluated is None else evaluated),
             _best(record.get("best")),
@@ -90,12 +93,18 @@ def show(found: Found, place: Path) -> None:
 
 def export(found: Found, place: Path, target: Path) -> None:
     """Copy what a paper's appendix needs; a run still at work is left out by name."""
+    from reprl.disk import out_of_space
     from reprl.publish import publish, size
 
     for folder, _, status in found:
         if status == "running":
             print(f"note: {folder.path.name} is still running and left out.")
-    copies = publish([f for f, _, status in found if status != "running"], place, target)
+    try:
+        copies = publish([f for f, _, status in found if status != "running"], place, target)
+    except OSError as error:
+        if out_of_space(error):
+            raise
+        raise UserError(f"export={target}: {error.strerror} ({error.filename}).") from None
     total = sum(size(copy) for copy in copies)
     print(f"{len(copies)} runs -> {target} ({total / 1e3:,.0f} kB)")
 
@@ -104,5 +113,8 @@ def _number(value: Any) -> str:
     return f"{value:.1f}" if isinstance(value, int | float) and value == value else "-"
 
 
-def _best(best: dict[str, Any] | None) -> str:
-    return f"{best['score']:.1f} at {best['step']:,}" if best else "-"
+def _best(best: Any) -> str:
+    try:
+        return f"{best['score']:.1f} at {best['step']:,}" if best else "-"
+    except (TypeError, ValueError, LookupError):  # not as we write it
+        return "-"

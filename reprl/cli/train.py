@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprl.errors import UserError
+from reprl.places import expanded, is_folder
 
 HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
 
@@ -15,7 +16,7 @@ USAGE = """reprl train [group=option ...] [key=value ...] [-m] [--config-dir DIR
   key=value         set a value, as in total_steps=1e6 or algo.learning_rate=3e-4
   -m                a sweep, in Hydra's syntax: seed=0,1,2 or seed='range(5)'
   --config-dir DIR  a folder with your own YAML; modules beside it can be imported
-  --cfg             print the resolved configuration and stop
+  --cfg             print the resolved configuration, or with -m the planned jobs, and stop
 """
 
 
@@ -38,10 +39,11 @@ def run(arguments: list[str]) -> int:
         return 0
     python_path = user_code(request)
     if request.multirun:
-        from reprl.sweeps import launch
+        from reprl.sweeps import launch, show
 
-        return launch(request.overrides, request.config_dirs)
-    from reprl.config import check_launch, load
+        return (show if request.show else launch)(request.overrides, request.config_dirs)
+    from reprl.config import load
+    from reprl.places import check_launch, check_new
 
     config = load(request.overrides, request.config_dirs)
     if request.show:
@@ -49,7 +51,8 @@ def run(arguments: list[str]) -> int:
 
         print(yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None), end="")
         return 0
-    check_launch(config)
+    check_new(config.run_dir)
+    check_launch([config])
     from reprl.training import start
 
     command = ["reprl", "train", *arguments]
@@ -81,8 +84,8 @@ def understand(arguments: list[str]) -> Request:
             if option == "--sweep-name":
                 sweep_name = value
                 continue
-            folder = Path(value).expanduser()
-            if not folder.is_dir():
+            folder = expanded(value)
+            if not is_folder(folder):
                 raise UserError(f"--config-dir: there is no folder '{value}'.")
             dirs.append(folder.resolve())
         elif argument in named:

@@ -15,11 +15,13 @@ def run(arguments: list[str]) -> int:
     from reprl.run_folder import open_run
 
     folder = open_run(folders[0])
-    config, record = folder.config(), folder.record()
+    folder.config()  # it must still be one
+    record = folder.record()
     print(f"{folder.path}: {folder.status()}" + _reason(record))
-    sound = config.hash == record["config_hash"]
-    expected = "" if sound else f", but run.json says {record['config_hash']}"
-    print(f"config.yaml   {'ok' if sound else 'CHANGED'}  {config.hash}{expected}")
+    found, began = folder.config_hash(), record.get("config_hash")
+    sound = found == began
+    expected = "" if sound else f", but run.json says {began or 'nothing of it'}"
+    print(f"config.yaml   {'ok' if sound else 'CHANGED'}  {found}{expected}")
     from reprl import checkpoint
 
     steps = checkpoint.steps(folder.path)

@@ -26,7 +26,8 @@ def expand(
         is_fixed = isinstance(spec, str) and "@" in spec
         several = [variant] if is_fixed or not has_severity(variant) else []
         for chosen in several or [variant.at(s) for s in levels] or [variant]:
-            found.setdefault((chosen.name, chosen.severity), chosen)
+            if found.setdefault((chosen.name, chosen.severity), chosen) != chosen:
+                raise UserError(f"two different variants are called '{label(chosen)}'.")
     if not found:
         raise UserError("variants is empty: name at least one variant, for example original.")
     return list(found.values())

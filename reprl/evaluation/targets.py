@@ -13,7 +13,7 @@ from reprl.analysis.naming import part_name
 from reprl.config import Config
 from reprl.errors import UserError
 from reprl.evaluation.agents import PARTS, labels_of
-from reprl.run_folder import RunFolder, open_run, runs_in
+from reprl.run_folder import RunFolder, open_run, runs_in, step_of
 
 CHOICES = ("newest", "best")
 
@@ -52,12 +52,14 @@ class Target:
 
 def targets(place: Path, which: str = "newest") -> tuple[list[Target], list[str]]:
     """The checkpoints to evaluate, and a sentence for each run of a sweep that has none."""
-    if which not in CHOICES and not which.isdigit():
+    if which not in CHOICES and not which.isdecimal():
         raise UserError(f"checkpoint={which} must be newest, best or a step.")
     if (place / "manifest.json").is_file():
         run = place.resolve().parent.parent
         if which != "newest":
             raise UserError(f"{place} is one checkpoint, so checkpoint={which} chooses nothing.")
+        if not place.resolve().name.isdecimal():
+            raise UserError(f"{place} is a copy of a checkpoint: name the run it belongs to.")
         return [_target(open_run(run), place.resolve().name)], []
     if (place / "run.json").is_file() or (place / "config.yaml").is_file():
         return [_target(open_run(place), which)], []
@@ -109,11 +111,11 @@ def _target(folder: RunFolder, which: str) -> Target:
         return Target(folder, config, there[-1], exact=False)
     if which == "best":
         best = folder.record().get("best")
-        if not best:
+        step = step_of(best) if isinstance(best, dict) else 0
+        if not step:
             raise UserError(
                 f"{folder.path} has no best checkpoint: it was trained without eval.every."
             )
-        step = int(best["step"])
     else:
         step = int(which)
     if step not in there:

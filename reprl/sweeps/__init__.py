@@ -10,13 +10,14 @@ from pathlib import Path
 
 def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     """Check every job, then run what is not done yet; the exit code says if all of it is."""
-    from reprl.config import check_launch
+    from reprl.places import check_launch, check_writable
     from reprl.sweeps import plan
     from reprl.sweeps.ledger import Ledger
     from reprl.sweeps.local import Local
 
     sweep = plan.make(overrides, config_dirs)
-    check_launch(sweep.jobs[0].config)
+    check_writable(sweep.folder)
+    check_launch(job.config for job in sweep.jobs)
     ledger = Ledger(sweep.folder)
     if sweep.hydra:
         from reprl.sweeps.cluster import Cluster
@@ -27,3 +28,18 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
         return Cluster(sweep, ledger, launcher).run()
     ledger.open(sweep.jobs)
     return Local(sweep, ledger).run()
+
+
+def show(overrides: list[str], config_dirs: list[Path]) -> int:
+    """Print the jobs of a sweep, checked, and start none."""
+    from reprl.sweeps import plan
+    from reprl.sweeps.view import what_varies
+
+    sweep = plan.make(overrides, config_dirs)
+    common = [o for o in sweep.jobs[0].overrides if all(o in j.overrides for j in sweep.jobs)]
+    what = f"{len(sweep.jobs)} job{'s' if len(sweep.jobs) > 1 else ''}"
+    print(f"{what} in {sweep.folder}, each with {' '.join(common)}")
+    settings = what_varies(sweep.jobs)
+    for job in sweep.jobs:
+        print(f"{job.number}  {settings[job.identity]}".rstrip())
+    return 0

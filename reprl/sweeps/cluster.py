@@ -16,12 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from reprl.compose import quoted
 from reprl.errors import UserError
 from reprl.sweeps.cluster_job import Launch, Spec, notes
 from reprl.sweeps.cluster_launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
-from reprl.sweeps.process import quoted
 from reprl.sweeps.view import View
 
 POLL = 0.5
@@ -132,9 +132,10 @@ class Cluster:
 
     def _conclude(self, job: Job) -> None:
         entry = self.ledger.look(job)
+        at_work = entry.status == "running"  # for another launcher, if our own attempt has ended
         self._update(entry, job)
-        if entry.status == "running":
-            entry.status = "elsewhere"
+        if at_work:
+            entry.status, entry.reason = "elsewhere", None
 
     def _busy(self, todo: list[Job]) -> bool:
         """Whether a job is still at work though its launcher has gone."""

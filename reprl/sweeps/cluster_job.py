@@ -20,7 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from reprl.run_folder import RunFolder, now, write_atomically
+from reprl.errors import UserError
+from reprl.run_folder import RunFolder, now, step_of, write_atomically
 from reprl.sweeps.ledger import Ledger
 from reprl.sweeps.plan import Task
 from reprl.sweeps.process import GRACE, Running, command
@@ -170,7 +171,9 @@ class Worker:
 
     def _step(self) -> int:
         folder = RunFolder(self.launch.folder / self.ledger.entries[self.spec.identity].folder)
-        return int(folder.record().get("step") or 0) if folder.record_file.exists() else 0
+        with suppress(UserError):  # none yet, or damaged
+            return step_of(folder.record())
+        return 0
 
     def _note(self, **values: Any) -> None:
         note(self.launch.folder, self.spec, launch=self.launch.id, **values)

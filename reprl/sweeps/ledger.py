@@ -1,7 +1,8 @@
 """The ledger of a sweep: which job is where and what became of it, never the same job twice.
 
-The run folders hold the truth; `ledger.json` is an index of them that is rebuilt when lost. A job
-is claimed by a lock on a file of its own, which the kernel frees when its holder dies.
+The run folders hold the truth; `ledger.json` is an index of them that is rebuilt when lost, and
+that several launchers may write at once. A job is claimed by a lock on a file of its own, which the
+kernel frees when its holder dies.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import fcntl
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+from reprl.disk import write_atomically
 from reprl.errors import UserError
-from reprl.run_folder import RunFolder, write_atomically
+from reprl.run_folder import STATUSES, RunFolder
 from reprl.sweeps.plan import Task
 
 VERSION = 1
@@ -41,6 +44,7 @@ class Ledger:
         self.folder = folder
         self.file = folder / "ledger.json"
         self.entries: dict[str, Entry] = {}
+        self.known: dict[str, Entry] = {}  # what this process last read or wrote of each
         self.unwritten: str | None = None  # why the index could not be written, if so
 
     def open(self, jobs: Sequence[Task]) -> None:
@@ -54,13 +58,12 @@ class Ledger:
 
     def read(self, jobs: Sequence[Task]) -> None:
         """Read the index and look at every job's folder, without writing anything."""
-        known = self._read()
+        self.known = self._read()
+        self.entries = {identity: replace(entry) for identity, entry in self.known.items()}
         for job in jobs:
-            entry = known.get(job.identity) or Entry(folder=job.name)
+            entry = self.entries.setdefault(job.identity, Entry(folder=job.name))
             entry.overrides = list(job.overrides)
-            self.entries[job.identity] = entry
             self.look(job)
-        self.entries = {**known, **self.entries}
 
     def exit_code(self, jobs: Sequence[Task], stopped_by: int | None) -> int:
         """What a launcher ends with: 0 if every job is finished, 1 if not; 128 + a signal."""
@@ -80,9 +83,18 @@ class Ledger:
                 entry.status = "waiting"
             return entry
         entry.folder = folder.path.name
-        record = folder.record()
-        entry.status = folder.status() if probe else str(record.get("status"))
-        entry.reason = record.get("reason")
+        try:
+            record = folder.record()
+            status = folder.status() if probe else str(record.get("status"))
+        except UserError as error:
+            if not probe:
+                raise
+            entry.status, entry.reason = "failed", str(error)
+            return entry
+        if status in STATUSES:
+            entry.status, entry.reason = status, str(record.get("reason") or "") or None
+        else:
+            entry.status, entry.reason = "failed", f"{folder.record_file} has no status"
         return entry
 
     def retry_name(self, job: Task) -> str:
@@ -105,16 +117,36 @@ class Ledger:
         except OSError as error:  # a network file system without locks
             file.close()
             raise UserError(f"{self.folder} cannot hold locks: {error.strerror}.") from None
+        self._catch_up(job)
         return file
 
     def write(self) -> None:
-        """Write the index; a full disk must not end the sweep, since the folders hold the truth."""
-        values = {"version": VERSION, "jobs": {k: vars(e) for k, e in self.entries.items()}}
+        """Write what is new here; a full disk may not end the sweep: the folders hold the truth."""
         try:
-            write_atomically(self.file, json.dumps(values, indent=1) + "\n")
+            with open(self.folder / ".ledger.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                there = self._read()
+                ours = {k: e for k, e in self.entries.items() if self._changed(k) or k not in there}
+                jobs = {identity: vars(entry) for identity, entry in (there | ours).items()}
+                values = {"version": VERSION, "jobs": jobs}
+                write_atomically(self.file, json.dumps(values, indent=1) + "\n")
+            self.known |= {identity: replace(entry) for identity, entry in ours.items()}
             self.unwritten = None
-        except OSError as error:
+        except (OSError, UserError) as error:
             self.unwritten = str(error)
+
+    def _changed(self, identity: str) -> bool:
+        """Whether this process has news of a job; of one in other hands it has none."""
+        entry = self.entries[identity]
+        return entry != self.known.get(identity) and entry.status != "elsewhere"
+
+    def _catch_up(self, job: Task) -> None:
+        """Take over what another launcher wrote of a job: it may have failed without a folder."""
+        with suppress(UserError):
+            there = self._read().get(job.identity)
+            if there is not None and there != self.known.get(job.identity):
+                self.known[job.identity] = replace(there)
+                vars(self.entries[job.identity]).update(vars(there))
 
     def _newest(self, job: Task) -> RunFolder | None:
         """The job's latest attempt; folders are found by the identity in their name."""

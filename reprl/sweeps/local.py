@@ -10,10 +10,12 @@ import os
 import signal
 import time
 from collections import deque
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from reprl.sweeps.ledger import Ledger
+from reprl.errors import UserError
+from reprl.sweeps.ledger import RESUMABLE, Ledger
 from reprl.sweeps.plan import Job, Plan
 from reprl.sweeps.process import Running, command
 from reprl.sweeps.view import View
@@ -46,6 +48,8 @@ class Local:
                 signal.signal(number, handler)
             for running in self.running:  # only on an error of our own
                 running.process.kill()
+        for job in self.plan.jobs:
+            self._conclude(job)
         view.finish()
         return self.ledger.exit_code(self.plan.jobs, self.stop_signal)
 
@@ -87,6 +91,20 @@ class Local:
                 self.running.remove(running)
                 running.settle(self.ledger)
                 self.ledger.write()
+                running.claim.close()  # whoever takes it now reads what became of it
+
+    def _conclude(self, job: Job) -> None:
+        """See whether another launcher has taken up what was interrupted here."""
+        entry = self.ledger.entries[job.identity]
+        with suppress(OSError, UserError):
+            if entry.status in RESUMABLE:
+                claim = self.ledger.claim(job)
+                if claim is None:
+                    entry.status, entry.reason = "elsewhere", None
+                    return
+                with claim:
+                    if entry.status not in RESUMABLE:  # somebody had it meanwhile
+                        self.ledger.look(job)
 
     def _stop(self, number: int, frame: FrameType | None) -> Any:
         again = self.stop_signal is not None

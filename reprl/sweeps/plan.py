@@ -19,6 +19,7 @@ from reprl import __version__
 from reprl.compose import expand, options, parse, search_dirs
 from reprl.config import Config, check, load
 from reprl.errors import UserError, nearest
+from reprl.places import expanded
 from reprl.ranges import number_of
 
 
@@ -98,8 +99,7 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     # One single-thread job per core: two such jobs do more than one job with two threads.
     defaults = {"threads": "1", "env.workers": "0"}
     rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]
-    place = [o for o in rest if o.startswith("run_dir=")]
-    rest = [o for o in rest if not o.startswith("run_dir=")]
+    place, rest = _place(rest)
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
     composed: dict[tuple[str, ...], Config] = {}
@@ -113,13 +113,35 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
             )
         seen[job.identity] = job
         jobs.append(job)
-    folder = Path(place[-1].removeprefix("run_dir=")) if place else _default_folder(jobs)
-    return Plan(tuple(jobs), settings, folder.expanduser(), tuple(hydra))
+    if not jobs:
+        empty = next(o for o in rest if not expand([o]))
+        raise UserError(f"the sweep has no job: '{empty}' gives no value.")
+    folder = _default_folder(jobs) if place is None else place
+    return Plan(tuple(jobs), settings, folder, tuple(hydra))
 
 
 def is_launcher(override: str) -> bool:
     """Whether an override is about Hydra's launcher."""
     return override.lstrip("+~").startswith(("hydra/launcher", "hydra.launcher"))
+
+
+def _place(overrides: list[str]) -> tuple[Path | None, list[str]]:
+    """The sweep's folder, None if it is not named, and the other overrides."""
+    place: Path | None = None
+    rest = []
+    for text, override in zip(overrides, parse(overrides), strict=True):
+        if override.key_or_group != "run_dir" or override.is_delete():
+            rest.append(text)
+            continue
+        value = None if override.is_sweep_override() else override.value()
+        if override.is_sweep_override() or (value is not None and not isinstance(value, str)):
+            raise UserError(
+                f"'{text}' is no folder: a sweep has one, named by a text as in run_dir=./2024."
+            )
+        if value == "":
+            raise UserError("run_dir= is empty: name the sweep's folder, or leave it out.")
+        place = None if value is None else expanded(value)
+    return place, rest
 
 
 def _load(
@@ -152,7 +174,7 @@ def split(
     file: dict[str, str] = {}
     values: dict[str, Any] = {}
     for text in overrides:
-        key, _, value = text.partition("=")
+        key, _, value = text.lstrip("+").partition("=")
         if key == "sweep":
             file |= _sweep_file(value, search_dirs(overrides, config_dirs))
         elif key.startswith("sweep."):
@@ -176,13 +198,21 @@ def _settings(values: dict[str, Any]) -> Settings:
     retry = str(values.get("retry", "false")).lower()
     if retry not in ("true", "false"):
         raise UserError(f"sweep.retry={retry} must be true or false.")
-    count = None if jobs is None else number_of("sweep.jobs", yaml.safe_load(str(jobs)), whole=True)
-    seconds = None if limit is None else number_of("sweep.time_limit", yaml.safe_load(str(limit)))
+    count = None if jobs is None else _number("sweep.jobs", jobs, whole=True)
+    seconds = None if limit is None else _number("sweep.time_limit", limit)
     if count is not None and count < 1:
         raise UserError(f"sweep.jobs={count} must be at least 1.")
     if seconds is not None and seconds <= 0:
         raise UserError(f"sweep.time_limit={seconds} must be more than 0 seconds.")
     return Settings(None if count is None else int(count), seconds, retry == "true")
+
+
+def _number(key: str, text: Any, *, whole: bool = False) -> Any:
+    try:
+        value = yaml.safe_load(str(text))
+    except (yaml.YAMLError, ValueError):
+        value = text
+    return number_of(key, value, whole=whole)
 
 
 def _sweep_file(name: str, dirs: list[Path]) -> dict[str, str]:
@@ -193,9 +223,12 @@ def _sweep_file(name: str, dirs: list[Path]) -> dict[str, str]:
         )
     roots = [*dirs, resources.files("reprl.conf")]
     file = next(f for r in roots if (f := r / "sweep" / f"{name}.yaml").is_file())
-    values = yaml.safe_load(file.read_text()) or {}
+    try:
+        values = yaml.safe_load(file.read_bytes()) or {}
+    except (yaml.YAMLError, ValueError):
+        values = None
     if not isinstance(values, dict):
-        raise UserError(f"sweep={name}: the file must hold lines of 'key: values'.")
+        raise UserError(f"sweep={name}: {file} must hold lines of 'key: values' in UTF-8.")
     return {str(key): str(value) for key, value in values.items()}
 
 

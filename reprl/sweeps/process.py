@@ -6,7 +6,6 @@ plan -> ledger -> launcher -> **process** -> run folder; every launcher starts i
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,10 +13,12 @@ import time
 from pathlib import Path
 from typing import IO
 
+from reprl.compose import quoted
 from reprl.disk import FULL, is_full
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import Task
 
+REFUSED = 2  # the exit code for wrong input
 GRACE = 60.0  # seconds a job has to write its checkpoint when it is told to stop
 
 
@@ -43,13 +44,6 @@ def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
         *options,
         f"--sweep-name={ledger.folder.name}",
     ]
-
-
-def quoted(path: Path) -> str:
-    """A path as a value in Hydra's grammar, where a backslash escapes only before a quote."""
-    return (
-        "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), str(path)) + "'"
-    )
 
 
 class Running:
@@ -104,24 +98,33 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
 
     def settle(self, ledger: Ledger) -> Entry:
-        """Say what became of a job whose process has ended, and let it go."""
-        code = self.process.returncode
-        self.claim.close()
+        """Say what became of a job whose process has ended; its claim is still held."""
         entry = ledger.look(self.task)
         entry.seconds += time.monotonic() - self.began
         if entry.status == "finished":
             return entry
         if entry.status == "waiting":  # it ended before it had a folder
-            entry.status = "interrupted" if is_full(ledger.folder) else "failed"
-        if self.timed_out:
-            entry.reason = f"time limit of {self.limit:g} s"
-        elif code < 0:
-            entry.reason = f"killed by {signal.Signals(-code).name}" + (
-                " (out of memory?)" if code == -signal.SIGKILL else ""
-            )
-        elif code and not entry.reason:
-            entry.reason = self._last_line()
+            entry.status = self._ended_early(ledger.folder)
+        entry.reason = self._reason(entry.reason)
         return entry
+
+    def _ended_early(self, folder: Path) -> str:
+        """Failed only if it ended by itself: what was stopped or killed runs again."""
+        if self.stopped is not None or is_full(folder):
+            return "interrupted"
+        return "killed" if self.process.returncode < 0 else "failed"
+
+    def _reason(self, recorded: str | None) -> str | None:
+        code, told = self.process.returncode, self.stopped is not None
+        if self.timed_out:
+            return f"time limit of {self.limit:g} s"
+        if told and code == -signal.SIGTERM:  # it had no handler yet
+            return "stopped while it was starting"
+        if code < 0:
+            perhaps = " (out of memory?)" if code == -signal.SIGKILL and not told else ""
+            return f"killed by {signal.Signals(-code).name}{perhaps}"
+        # run.json knows nothing of a process that was refused
+        return self._last_line() if code == REFUSED or (code and not recorded) else recorded
 
     def _last_line(self) -> str:
         """The last thing the job said; a full disk takes even that."""

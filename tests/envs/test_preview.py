@@ -75,6 +75,13 @@ def test_wrong_input_is_exit_2(arguments: list[str], words: str, capsys) -> None
     assert words in capsys.readouterr().err
 
 
+def test_a_wrong_variant_leaves_no_file(tmp_path: Path) -> None:
+    assert main(["preview", "variant=original", "severity=0.5", f"video={tmp_path}/x.mp4"]) == 2
+    with pytest.raises(UserError, match="green_line"):
+        preview.contact_sheet(tmp_path / "x.png", ["green_line"])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "x.png").mkdir()
     with pytest.raises(UserError, match="is a folder"):

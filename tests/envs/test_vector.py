@@ -1,23 +1,24 @@
-"""The vector environment: workers, exact state, infos, bad input, and things that break."""
+"""The vector environment: games and seeds, exact state, infos and bad input."""
 
-import os
+import json
 import runpy
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from stable_baselines3.common.monitor import Monitor
 
-from reprl.envs import WorkerError, make_vec_env
+from reprl.cli import main
+from reprl.cli.arguments import convert
+from reprl.cli.evaluate import KEYS
+from reprl.envs import make_vec_env
 from reprl.envs.variation import Part, Variant
-from reprl.envs.vector import AtariVecEnv
 from reprl.errors import UserError
 
 MIXTURE = ["moving_square", "green_lines", "original"]
+MISSPELT = Variant("x", "custom", effects=(Part("reprl.envs.variation.picture:Blur", {"sev": 1}),))
 
 
 def play(env, steps, seed=0):
@@ -128,6 +129,44 @@ def test_a_queued_game_is_the_same_in_any_slot_and_variant():
     assert (first.ball, first.paddle) != (other.ball, other.paddle)
 
 
+def test_a_queued_variant_is_for_one_game_only():
+    """Also across a snapshot taken in that game; older snapshots kept it for good."""
+    short = {"n_envs": 1, "max_frames": 200, "training": False}
+    env, other = make_vec_env("ball_decoys", **short), make_vec_env("noise", **short)
+    env.queue(0, 5, "green_lines")
+    env.queue(0, 6)
+    env.reset()
+    other.restore(env.snapshot())
+
+    def names(env):
+        found = []
+        while len(found) < 4:
+            name = env.get_attr("variant")[0].name
+            if env.step(np.array([0]))[2][0]:
+                found.append(name)
+        return found
+
+    assert names(env) == names(other) == ["green_lines", *["ball_decoys"] * 3]
+    env.queue(0, 5, "green_lines")
+    env.reset()
+    (emulator,) = env._block.emulators
+    meta, blob = emulator.snapshot()
+    del meta["own"]
+    emulator.restore(json.loads(json.dumps(meta)), blob)
+    assert names(env) == ["green_lines"] * 4
+
+
+def test_a_game_that_ends_within_its_start_begins_anew():
+    env = make_vec_env(n_envs=1, max_frames=200, noop_max=1000, training=False, seed=2)
+    env.reset()
+    lengths = []
+    for _ in range(150):
+        _, _, dones, infos = env.step(np.array([0]))
+        lengths += [infos[0]["episode"]["l"]] if dones[0] else []
+    assert len(lengths) > 3
+    assert set(lengths) == {200}
+
+
 def test_truncation_is_reported_as_a_time_limit():
     env = make_vec_env(n_envs=1, max_frames=400, training=False)
     env.reset()
@@ -171,8 +210,9 @@ def test_snapshots_refuse_damage_and_other_settings():
         env.restore(snapshot[:-1])
     with pytest.raises(UserError, match="checksum"):
         env.restore(snapshot[:200] + b"x" + snapshot[201:])
-    with pytest.raises(UserError, match="not an environment snapshot"):
-        env.restore(b"something else")
+    for other in (b"something else", "text", None):
+        with pytest.raises(UserError, match="not an environment snapshot"):
+            env.restore(other)
     with pytest.raises(UserError, match="sticky was 0.0, here it is 0.5"):
         make_vec_env(n_envs=1, sticky=0.5).restore(snapshot)
     with pytest.raises(UserError, match="1 environments, here are 2"):
@@ -186,7 +226,12 @@ def test_snapshots_refuse_damage_and_other_settings():
         ({"game": "warlords"}, "unknown game 'warlords'"),  # ALE has it for four players only
         ({"variant": "green_line"}, "unknown variant 'green_line'.*Did you mean 'green_lines'"),
         ({"variant": []}, "empty"),
-        ({"sticky": 1.5}, "sticky=1.5 must be a number from 0 to 1"),
+        ({"variant": None}, "variant must be a name or a mapping with _target_, got None"),
+        ({"variant": 5}, "variant must be a name .* got 5"),
+        ({"variant": MIXTURE, "n_envs": 2}, "3 variants need as many environments, got n_envs=2"),
+        ({"variant": MISSPELT, "n_envs": 1, "workers": 1}, "picture:Blur' raised TypeError: .*sev"),
+        ({"sticky": 1.5}, "sticky=1.5 must be a number from 0 to 0.99"),
+        ({"sticky": 1.0}, "sticky=1.0 must be a number from 0 to 0.99"),
         ({"sticky": float("nan")}, "sticky=nan"),
         ({"n_envs": 0}, "n_envs=0 must be a whole number from 1"),
         ({"n_envs": 2.5}, "n_envs=2.5"),
@@ -213,63 +258,48 @@ def test_wrong_actions_and_early_steps_are_refused():
     env.reset()
     with pytest.raises(UserError, match="action 4 does not exist.*NOOP, FIRE, RIGHT, LEFT"):
         env.step(np.array([4]))
-
-
-def processes_of(env) -> list[int]:
-    return [p.pid for p in env.workers._processes]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def test_a_killed_worker_is_named_and_the_rest_is_cleaned_up():
-    env = make_vec_env(n_envs=4, workers=2)
+    env = make_vec_env(n_envs=2)
     env.reset()
-    pids = processes_of(env)
-    os.kill(pids[1], signal.SIGKILL)
-    started = time.time()
-    with pytest.raises(WorkerError, match=r"worker 1 \(environments 2 to 3\) died of SIGKILL"):
-        env.step(np.zeros(4, int))
-    assert time.time() - started < 10
-    assert not any(map(alive, pids))
-    env.close()
+    for wrong in ([2], 2, [2.0, np.nan], [1.7, 1.7], [True, False], [[1, 2]]):
+        with pytest.raises(UserError, match="actions must be 2 whole numbers, one for each env"):
+            env.step(np.array(wrong))
+    env.step(np.array([3, -1], np.int8))
 
 
-def test_a_hung_worker_is_named():
-    env = make_vec_env(n_envs=2, workers=2)
-    env.reset()
-    env.workers.patience = 1.0
-    pids = processes_of(env)
-    os.kill(pids[0], signal.SIGSTOP)
-    with pytest.raises(
-        WorkerError, match=r"worker 0 \(environments 0 to 0\) has not answered for 1 s"
+def test_training_and_evaluation_refuse_the_same_settings(tmp_path, capsys):
+    for wrong, sentence in (
+        (
+            ["env.variant=[original,noise,blur]", "env.n_envs=2"],
+            "3 variants, more than env.n_envs=2",
+        ),
+        (["env.sticky=1"], "env.sticky=1 must be at most 0.99"),
     ):
-        env.step(np.zeros(2, int))
-    assert not any(map(alive, pids))
+        assert main(["train", *wrong, "device=cpu", f"run_dir={tmp_path / 'run'}"]) == 2
+        assert sentence in capsys.readouterr().err
+    with pytest.raises(UserError, match="sticky=1 must be from 0 to 0.99"):
+        convert("sticky", "1", KEYS["sticky"])
 
 
-def test_a_worker_that_dies_while_it_starts_is_named_by_the_first_question():
-    env = make_vec_env(n_envs=4, workers=2)  # does not wait for them
-    pids = processes_of(env)
-    os.kill(pids[0], signal.SIGKILL)
-    with pytest.raises(WorkerError, match=r"worker 0 \(environments 0 to 1\) died of SIGKILL"):
-        env.reset()
-    assert not any(map(alive, pids))
+def test_numbers_of_numpy_are_as_good_as_pythons():
+    three, half = np.int64(3), np.float32(0.5)
+    env = make_vec_env(n_envs=three, seed=three, stack=three, reward=half, sticky=half)
+    env.seed(np.int32(7))
+    env.queue(np.int64(1), np.int64(5))
+    env.reset()
+    assert [type(v) for v in (env.settings.stack, env.settings.reward)] == [int, float]
+    other = make_vec_env(n_envs=3, stack=3, reward=0.5, sticky=0.5)
+    other.restore(env.snapshot())
+    assert play(other, 20) == play(env, 20)
 
 
-def test_a_refusal_while_workers_start_closes_them():
-    settings = make_vec_env(n_envs=1).settings
-    broken = Variant("broken", "custom", effects=(Part("reprl.no_such_module:Thing", {}),))
-    env = AtariVecEnv(settings, [broken, broken], seed=0, workers=2)
-    pids = processes_of(env)
-    with pytest.raises(UserError, match="no_such_module"):
-        env.reset()
-    assert not any(map(alive, pids))
+def test_seeds_are_checked_where_they_are_given():
+    env = make_vec_env(n_envs=1)
+    for wrong in (-1, 2.5, "x"):
+        with pytest.raises(UserError, match=f"seed={wrong!r} must be a whole number"):
+            env.queue(0, wrong)
+        with pytest.raises(UserError, match=f"seed={wrong!r} must be a whole number"):
+            env.seed(wrong)
+    assert env.reset().any()
 
 
 def test_a_tall_game_goes_on_from_a_snapshot():
@@ -282,33 +312,6 @@ def test_a_tall_game_goes_on_from_a_snapshot():
     other.restore(env.snapshot())
     np.testing.assert_array_equal(other.frames(), env.frames())
     assert play(other, 60, seed=1) == play(env, 60, seed=1)
-
-
-def test_an_exception_in_a_worker_comes_through():
-    env = make_vec_env(n_envs=2, workers=1)
-    env.reset()
-    with pytest.raises(WorkerError, match=r"worker 0 .*raised:(.|\n)*no_such_thing"):
-        env.env_method("no_such_thing")
-
-
-def test_a_killed_parent_leaves_nothing_behind():
-    code = (
-        "from reprl.envs import make_vec_env; import time, os\n"
-        "env = make_vec_env(n_envs=2, workers=2); env.reset()\n"
-        "print(*[p.pid for p in env.workers._processes], flush=True); time.sleep(60)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    pids = [int(p) for p in parent.stdout.readline().split()]
-    assert all(map(alive, pids))
-    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in pids]
-    assert all("memfd:reprl" in text and "/dev/shm" not in text for text in maps)  # no name to leak
-    parent.kill()
-    parent.wait()
-    deadline = time.time() + 10
-    while any(map(alive, pids)) and time.time() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, pids))
 
 
 def test_sb3_sees_a_monitored_environment():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from reprl import checkpoint
+from reprl.checkpoint_folders import drop_beyond, recover
 from reprl.errors import UserError
 
 
@@ -101,6 +102,48 @@ def test_a_damaged_checkpoint_is_replaced_when_the_run_reaches_it_again(tmp_path
     write(tmp_path, 20)
     assert checkpoint.read(tmp_path).step == 20
     assert set(checkpoint.verify(tmp_path / "checkpoints" / "000000000020").values()) == {"ok"}
+
+
+def test_a_damaged_one_ahead_does_not_push_out_what_is_written(tmp_path: Path) -> None:
+    (write(tmp_path, 10, 20)[1] / "state.json").write_text("{}")
+    write(tmp_path, 12, 15, keep=1, protect=(10,))
+    assert checkpoint.read(tmp_path, step=15).step == 15
+    assert checkpoint.steps(tmp_path) == [10, 15, 20]
+    drop_beyond(tmp_path, 15)
+    assert checkpoint.steps(tmp_path) == [10, 15]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").glob(".*")) == []
+
+
+def test_a_kill_while_a_step_is_written_again_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [path] = write(tmp_path, 10)
+    real = os.replace
+
+    def die(source: Path, target: Path) -> None:
+        if Path(source).name.endswith(".draft"):
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, 10)
+    monkeypatch.undo()
+    assert checkpoint.steps(tmp_path) == []
+    recover(tmp_path)
+    assert checkpoint.read(tmp_path).step == 10
+    path.rename(path.with_name(f".{path.name}.old"))
+    write(tmp_path, 20)  # a save that comes first puts it back as well
+    assert checkpoint.steps(tmp_path) == [10, 20]
+
+
+def test_a_copied_checkpoint_knows_its_step(tmp_path: Path) -> None:
+    [path] = write(tmp_path, 10)
+    shutil.copytree(path, tmp_path / "best@copy")
+    assert checkpoint.read(tmp_path / "best@copy").step == 10
+    shutil.copytree(path, tmp_path / "checkpoints" / "1²")
+    shutil.copytree(path, tmp_path / "checkpoints" / "20")
+    assert checkpoint.steps(tmp_path) == [10]
 
 
 def test_a_crash_inside_a_write_leaves_the_one_before(

@@ -149,6 +149,7 @@ def test_a_damaged_neighbour_stops_nothing(
     (tmp_path / "file").write_text("")
     for arguments, says in (
         (["runs", "runs", "export=file"], "a file of that name is in the way"),
+        (["runs", "runs", "export=/proc/x"], "export=/proc/x: No such file or directory"),
         (["evaluate", "file"], "'file' is a file: reprl evaluate takes a folder"),
         (["preview", "variant=original", "output=/proc/x.png"], "cannot be written"),
     ):

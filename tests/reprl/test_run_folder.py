@@ -1,16 +1,20 @@
 """What runs say about each other: settings that differ, and the list of what ran."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from reprl.cli import main
 from reprl.comparison import differences
 from reprl.config import load
-from reprl.run_folder import RunFolder, create
+from reprl.errors import UserError
+from reprl.places import check_new, parent_of
+from reprl.run_folder import RunFolder, create, open_run, runs_in
 
 
 def folder(path: Path, config: dict[str, Any]) -> RunFolder:
@@ -93,3 +97,85 @@ def test_a_run_folder_names_no_place_but_those_the_user_gave(tmp_path: Path) -> 
     moved = run.path.rename(tmp_path / "moved")
     assert RunFolder(moved).config().hash == config.hash  # though the user's code is elsewhere now
     assert gone not in sys.path
+
+
+FOREIGN = [
+    ("[1, 2]", "unreadable"),
+    ("{", "unreadable"),
+    ("{}", "unknown"),
+    ('{"status": "finished", "step": "x", "best": 5, "started": 3, "versions": [1]}', "finished"),
+    ('{"status": "running", "python_path": 7, "reason": ["a"]}', "killed"),
+]
+
+
+@pytest.mark.parametrize(("text", "status"), FOREIGN, ids=[text for text, _ in FOREIGN])
+def test_a_foreign_record_costs_only_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, status: str
+) -> None:
+    config = load([f"run_dir={tmp_path / 'fine'}", "threads=1", "device=cpu"])
+    fine = create(config, command=["reprl"], python_path=[])
+    foreign = tmp_path / "foreign"
+    shutil.copytree(fine.path, foreign)
+    (foreign / "run.json").write_text(text)
+    assert main(["runs", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert "fine" in listed
+    assert (f"note: {foreign} is left out" if status == "unreadable" else status) in listed
+    assert len(runs_in(tmp_path)) == (1 if status == "unreadable" else 2)
+    assert main(["verify", str(foreign)]) == (2 if status == "unreadable" else 1)
+    assert main(["diff", str(fine.path), str(foreign)]) == (2 if status == "unreadable" else 0)
+    assert main(["evaluate", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "no run in" in error
+    assert "Traceback" not in error
+
+
+def test_somebody_elses_folder_is_read_without_writing(tmp_path: Path) -> None:
+    config = load([f"run_dir={tmp_path / 'run'}", "threads=1", "device=cpu"])
+    run = create(config, command=["reprl"], python_path=[])
+    assert run.status() == "killed"
+    assert main(["verify", str(run.path)]) == 0
+    assert sorted(p.name for p in run.path.iterdir()) == ["config.yaml", "run.json"]
+    with run.lock():
+        assert run.status() == "running"
+    assert run.status() == "killed"
+    (run.path / ".lock").unlink()
+    (run.path / ".lock").mkdir()  # neither can be opened, as where one has no rights
+    assert run.status() == "running"
+    with pytest.raises(UserError, match="cannot be written: Is a directory"):
+        run.lock()
+
+
+@pytest.mark.parametrize(("length", "fits"), [(250, True), (300, False)])
+def test_long_names_are_used_or_refused(tmp_path: Path, length: int, fits: bool) -> None:
+    for place in (tmp_path / ("a" * length), tmp_path / "new" / ("a" * length)):
+        config = load([f"run_dir={place}", "threads=1", "device=cpu"])
+        if fits:
+            check_new(config.run_dir)
+            assert create(config, command=[], python_path=[]).path == place
+            continue
+        for refused in (
+            lambda c=config: check_new(c.run_dir),
+            lambda c=config: create(c, command=[], python_path=[]),
+        ):
+            with pytest.raises(UserError, match="cannot be written: File name too long"):
+                refused()
+        with pytest.raises(UserError, match="there is no run folder"):
+            open_run(place)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_parent_is_a_folder_first_and_a_step_second(tmp_path: Path) -> None:
+    named = tmp_path / "green_lines@0.7"
+    named.mkdir()
+    assert parent_of(str(named)) == (named, None)
+    assert parent_of(f"{named}@12") == (named, 12)
+    for parent, says in (
+        (f"{named}@²", "must be a whole number"),
+        ("~nobody-of-this-name/run", "has no home folder"),
+        ("a" * 300, "there is no checkpoint"),
+    ):
+        with pytest.raises(UserError, match=says):
+            parent_of(parent)
+    with pytest.raises(UserError, match="has no home folder"):
+        check_new("~nobody-of-this-name/run")

@@ -34,6 +34,48 @@ class Paint(Effect):
         return {"count": self.count}
 
 
+class Need(Effect):
+    """An effect without a usual severity."""
+
+    def __init__(self, *, severity: float) -> None:
+        self.severity = severity
+
+
+class Picky(Effect):
+    """A user's effect that refuses its parameter."""
+
+    def __init__(self, *, n: int = 3) -> None:
+        if n < 5:
+            raise ValueError(f"n must be 5\n{n}")
+
+
+class Ring(Effect):
+    """Something drawn around the ball."""
+
+    needs_objects = True
+
+    def draw(self, frame, objects) -> None:
+        if objects.ball is not None:
+            frame[:3] = 9
+
+
+class OneName(Effect):
+    games = "breakout"
+
+
+class Misspelt(Effect):
+    games = ("Breakout",)
+
+
+def failing() -> Variant:
+    raise OSError("no such file")
+
+
+def misspelt() -> Variant:
+    return Variant("wrong", "custom", effects=(Part(f"{USER}:Paint", {"grey": 7}),))
+
+
+USER = "user_module"
 HERE = __name__
 MINE = Variant("mine", "custom", effects=(Part(f"{HERE}:Paint", {"gray": 7}),))
 
@@ -108,6 +150,26 @@ def test_a_users_effect_is_described() -> None:
         ({"_target_": "user_module:MINE", "gray": 3}, {}, ["gray"]),
         ({"gray": 3}, {}, ["_target_"]),
         ({"_target_": "user_module:json"}, {}, ["neither"]),
+        ("user_module:Picky", {}, ["user_module:Picky", "ValueError: n must be 5."]),
+        ({"_target_": "user_module:Picky", "n": "x"}, {}, ["user_module:Picky", "TypeError"]),
+        ("user_module:failing", {}, ["user_module:failing", "OSError: no such file."]),
+        ("user_module:misspelt", {}, ["user_module:Paint", "grey"]),
+        ("user_module:Need", {}, ["user_module:Need", "severity"]),
+        ("user_module:OneName", {}, ["games='breakout'", "tuple"]),
+        ("user_module:Misspelt", {}, ["unknown game", "'Breakout'", "'breakout'"]),
+        ("user_module:Ring", {"game": "pong"}, ["user_module:Ring", "games = ('breakout',)"]),
+        ("user_module:Ring+noise", {"game": "pong"}, ["user_module:Ring", "Breakout only"]),
+        (Variant("mine", "custom", games=("Pong",)), {}, ["unknown game", "'pong'"]),
+        (
+            Variant("mine", "custom", effects=(Part("user_module:Paint", {"grey": 7}),)),
+            {},
+            ["grey"],
+        ),
+        (
+            Variant("mine", "custom", effects=(Part("user_module:Paint", {"severity": 7}),)),
+            {},
+            ["severity=7"],
+        ),
         (7, {}, ["7"]),
     ],
 )
@@ -131,7 +193,7 @@ def test_composition_keeps_order_severities_and_games(monkeypatch: pytest.Monkey
     other = Variant("ball_thing", "dynamics", games=("breakout",), effects=(Part("a:b"),))
     monkeypatch.setattr(lookup, "catalogue", lambda: {"ball_thing": other})
     both = find("user_module:Paint@0.5+ball_thing")
-    assert both.name == "user_module:Paint+ball_thing"
+    assert both.name == "user_module:Paint@0.5+ball_thing"
     assert both.family == "mine+dynamics"
     assert both.games == ("breakout",)
     assert both.severity == 0.5
@@ -139,6 +201,58 @@ def test_composition_keeps_order_severities_and_games(monkeypatch: pytest.Monkey
     assert find("user_module:Paint+ball_thing", severity=1).effects[0].parameters["severity"] == 1
     with pytest.raises(UserError, match=r"unknown variant 'bal_thing'.*'ball_thing'"):
         find("user_module:Paint+bal_thing")
+
+
+def test_different_variants_have_different_names() -> None:
+    weak, strong = (find(f"user_module:Paint@{s}+drift_left") for s in (0.3, 0.9))
+    assert weak.name == "user_module:Paint@0.3+drift_left"
+    assert (weak.name, weak.severity) != (strong.name, strong.severity)
+    assert find(weak, severity=0.9).name == "user_module:Paint+drift_left"  # all parts have it now
+    lines = {"_target_": "reprl.envs.variation.shapes:Lines", "colour": [200, 0, 0]}
+    specs = [
+        {"_target_": "user_module:Paint"},
+        {"_target_": "user_module:Paint", "gray": 90, "severity": 0.25},  # its own defaults
+        {"_target_": "user_module:Paint", "gray": 11},
+        {"_target_": "user_module:Paint", "gray": 11, "name": "dark"},
+        {**lines, "count": 3},
+        {**lines, "count": 4},
+        {**lines, "colour": [200, 0, 1], "count": 3, "position_seed": 123456, "thickness": 2},
+    ]
+    *names, long = (find(spec).name for spec in specs)
+    assert names == [
+        "user_module:Paint",
+        "user_module:Paint",
+        "user_module:Paint(gray=11)",
+        "dark",
+        "reprl.envs.variation.shapes:Lines(colour=[200 0 0] count=3)",
+        "reprl.envs.variation.shapes:Lines(colour=[200 0 0] count=4)",
+    ]
+    assert len(long) < 100
+    assert long != find({**specs[-1], "count": 2}).name
+    assert not set("+@,/") & set(long)
+
+
+def test_a_severity_without_default_is_given_with_the_name() -> None:
+    for spec, severity in (("user_module:Need@0.3", None), ("user_module:Need", 0.3)):
+        found = find(spec, severity)
+        assert found.severity == found.build()[0].severity == 0.3
+
+
+def test_an_effect_that_needs_objects_is_tried_with_them() -> None:
+    assert find("user_module:Ring").name == "user_module:Ring"
+
+
+def test_a_variant_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulator for every queued game would be slow."""
+    tried = []
+    monkeypatch.setattr(lookup, "attempt", lambda variant, game: tried.append(game))
+    for known in (find("green_lines+noise"), find("user_module:Paint@0.5")):
+        tried.clear()
+        find(known)
+        find(known.at(0.125))
+        assert tried == []
+    find(known, game="pong")
+    assert tried == ["pong"]
 
 
 def test_state_is_json_and_continues_exactly() -> None:

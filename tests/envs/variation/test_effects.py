@@ -155,25 +155,6 @@ def test_luminance_matched_control_has_the_gray_of_the_player(screen: np.ndarray
         assert gray(effect.colour.tolist()) == wanted
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"colour": [300, 0, 0]},
-        {"colour": "green"},
-        {"opacity": 2},
-        {"count": -1},
-        {"thickness": 0},
-        {"direction": "upwards"},
-        {"luminance": 256},
-        {"published": True, "direction": "vertical"},
-    ],
-)
-def test_wrong_parameters_are_named(options: dict) -> None:
-    spec = {"_target_": "reprl.envs.variation.shapes:Lines", "colour": [1, 2, 3], **options}
-    with pytest.raises(UserError, match=next(iter(reversed(options)))):
-        find(spec)
-
-
 def play(console: Console, count: int, actions: list[int] | None = None) -> list[np.ndarray]:
     """RAM after each frame of a game in which the ball is followed, or of given actions."""
     out = []

@@ -60,6 +60,28 @@ class Spread(AuxiliaryLoss):
             self.slow.weight.lerp_(self.head.weight, 0.1)
 
 
+class Odd(AuxiliaryLoss):
+    """One term of any name, with a habit that is refused, or, for "float", only unusual."""
+
+    def __init__(self, *, term: str = "odd", habit: str = "") -> None:
+        super().__init__()
+        self.declare(term, coef=0.1)
+        self.term, self.habit = term, habit
+
+    def setup(self, context: Context) -> None:
+        if self.habit == "hold":
+            self.encoder = context.encoder
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Any]:
+        if self.habit in ("float", "none") and len(batch.rewards) > 4:  # not in the rehearsal
+            return {self.term: 0.0 if self.habit == "float" else None}
+        if self.habit == "look":
+            batch.at(-1)
+        if not batch.wants(self.term):
+            return {}
+        return {self.term: batch.output.features.mean()}
+
+
 class Flip(Augmentation):
     """Mirror half of the samples."""
 
@@ -82,6 +104,15 @@ class Counting(Augmentation):
 
 ENCODER = {"_target_": f"{HERE}.StockEncoder"}
 FLIP = {"_target_": f"{HERE}.Flip"}
+
+
+def odd(**arguments: Any) -> dict[str, Any]:
+    return {"_target_": f"{HERE}.Odd", **arguments}
+
+
+def falling_rate(progress: float) -> float:
+    """A schedule as a function that can be imported."""
+    return 1e-3 * progress
 
 
 def spread(**arguments: Any) -> dict[str, Any]:

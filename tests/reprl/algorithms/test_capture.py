@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,44 @@ def test_without_an_environment_it_predicts(tmp_path: Path) -> None:
     observation = Falling(seed=3).reset()
     ours, theirs = (m.predict(observation, deterministic=True)[0] for m in (model, other))
     assert np.array_equal(ours, theirs)
+
+
+def test_a_model_that_only_predicts_leaves_the_random_streams_alone() -> None:
+    small: dict[str, Any] = {"seed": 0, "n_steps": 4, "batch_size": 8, "n_epochs": 1}
+    captured = PPO("CnnPolicy", Falling(), **small).learn(16).capture()
+
+    def draws() -> list[float]:
+        return [random.random(), float(np.random.rand()), torch.rand(1).item()]
+
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    expected = draws()
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(states[2])
+    rebuild(captured.meta).restore(captured)
+    assert draws() == expected
+
+
+def test_a_capture_of_another_kind_is_refused_by_the_setting() -> None:
+    small: dict[str, Any] = {"seed": 0, "device": "cpu", "n_steps": 4}
+    captured = A2C("CnnPolicy", Falling(), optimizer="rmsprop_tf", **small).learn(16).capture()
+    others: dict[str, dict[str, Any]] = {
+        "mode=plain, .* mode=fast": {"mode": "fast", "optimizer": "rmsprop_tf"},
+        "optimizer=RMSpropTFLike, .* optimizer=Adam": {"optimizer": "adam"},
+        "optimizer=RMSpropTFLike, .* optimizer=RMSprop ": {},
+        "n_envs=4, .* n_envs=2": {"env": Falling(n_envs=2), "optimizer": "rmsprop_tf"},
+    }
+    for message, settings in others.items():
+        other = A2C("CnnPolicy", **{"env": Falling(), "compile": False, **small, **settings})
+        before = other.policy.value_net.weight.clone()
+        with pytest.raises(UserError, match=f"captured with {message}"):
+            other.restore(captured)
+        assert torch.equal(other.policy.value_net.weight, before)
+    del captured.meta["optimizer"]  # as written before this was noted
+    rebuild(captured.meta, Falling()).restore(captured)
 
 
 def test_memory_layout_of_the_last_observation_is_kept() -> None:

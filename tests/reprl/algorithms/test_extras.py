@@ -254,6 +254,7 @@ def counting(
 def test_neighbours_are_true_and_never_cross_an_episode(offset: int, flattened: bool) -> None:
     starts = {(0, 0), (0, 1), (6, 0), (10, 1), (15, 0)}
     memory = counting(5, 6, 3, starts)  # the rollout holds times 10..14, its past 4..9, after it 15
+    memory.history = 7  # as where fewer steps have been played than a loss may look back
     if flattened:
         list(memory.get(4))
     index = np.arange(10)

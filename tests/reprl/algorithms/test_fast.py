@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
-from torch._dynamo.testing import CompileCounter
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
 from reprl.algorithms.fast import FusedRMSprop, Network, fuse, threads_for
@@ -106,57 +104,6 @@ def test_fast_continues_exactly(kind: str) -> None:
     assert torch.equal(parameters(straight), parameters(other))
     first = next(iter(straight.policy.parameters()))
     assert first.stride() == next(iter(other.policy.parameters())).stride()
-
-
-def test_compile_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        def fail(*_: Any) -> Any:
-            raise RuntimeError("no compiler")
-
-        return fail
-
-    monkeypatch.setattr(torch, "compile", broken)
-    with pytest.warns(UserWarning, match="running eager: no compiler") as seen:
-        model = trained("ppo", mode="fast")
-    assert len([w for w in seen if "eager" in str(w.message)]) == 1
-    assert model.compiled is False
-    meta = model.capture().meta
-    assert meta["compiled"] is False
-    other = rebuild(meta, Falling())
-    assert other.compiled is False
-    meta["compiled"] = True
-    with pytest.raises(UserError, match="was compiled"):
-        rebuild(meta | {"extras": meta["extras"] | {"compile": True}}, Falling()).learn(8)
-
-
-def test_every_model_of_a_process_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's limit of 8 variants a function would leave the fifth model eager, unsaid."""
-    counter = CompileCounter()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
-    torch._dynamo.reset()
-    for width in (8, 12, 16, 20, 24):
-        before = counter.frame_count
-        encoder = {"_target_": "reprl.encoders.Nature", "features_dim": width}
-        trained("a2c", mode="fast", encoder=encoder)
-        assert counter.frame_count - before >= 3  # rollout, update, optimizer
-    torch._dynamo.reset()
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_restored_model_is_held_to_what_the_run_was(compiled: bool) -> None:
-    """`reprl resume` builds the model from its configuration and restores into it."""
-    captured = trained("ppo", mode="fast", compile=False).capture()
-    captured.meta["compiled"] = compiled
-    cls, settings = SETTINGS["ppo"]
-    fresh = cls("CnnPolicy", Falling(), seed=5, device="cpu", mode="fast", **settings)
-    assert fresh.compiled is None
-    fresh.restore(captured)
-    assert fresh.network.must is compiled
-    assert fresh.compiled is (None if compiled else False)
-    eager = cls("CnnPolicy", Falling(), mode="fast", compile=False, device="cpu", **settings)
-    if compiled:
-        with pytest.raises(UserError, match="was compiled"):
-            eager.restore(captured)
 
 
 def test_threads_follow_the_rows() -> None:

@@ -28,6 +28,8 @@ PPO_CASES: dict[str, dict[str, Any]] = {
     "hard clipping": {"max_grad_norm": 0.01},
     "indivisible": {"batch_size": 15},
     "one left over": {"batch_size": 21},
+    "an extractor for each": {"policy_kwargs": {"share_features_extractor": False}},
+    "gray levels as they are": {"policy_kwargs": {"normalize_images": False}},
 }
 A2C_CASES: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -56,16 +56,19 @@ def test_watching_changes_nothing_and_fills_the_log() -> None:
 
 
 def test_early_stops_do_not_end_the_watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs come in fours; after one early stop their count never is a multiple of 6 again."""
+    """Updates are counted, however many epochs each had: the first, and every third from it."""
     looks = []
-    monkeypatch.setattr("reprl.algorithms.agent.watch", lambda *_: looks.append(model._n_updates))
-    monkeypatch.setattr(PPO, "_record", lambda *_: None)
-    model = PPO(
-        "CnnPolicy", Falling(), encoder=ENCODER, instrument_every=6, **SMALL | {"n_epochs": 4}
+    monkeypatch.setattr(
+        "reprl.algorithms.agent.watch",
+        lambda *_: looks.append((model.num_timesteps // 32, model._n_updates)),
     )
-    model._n_updates = 1
+    monkeypatch.setattr(PPO, "_record", lambda *_: None)
+    settings = SMALL | {"n_epochs": 4, "target_kl": 1e-9, "learning_rate": 1e-2}
+    model = PPO("CnnPolicy", Falling(), encoder=ENCODER, instrument_every=3, **settings)
     model.learn(9 * 32)
-    assert looks == [1, 9, 13, 21, 25, 33]  # the first count after 0, 6, 12, 18, 24, 30
+    assert model.early_stops == 9
+    assert [update for update, _ in looks] == [1, 4, 7]
+    assert looks[1][1] < 4 * 3, "no epoch was left out"
 
 
 def test_a_black_softplus_mask_is_seen_in_training() -> None:

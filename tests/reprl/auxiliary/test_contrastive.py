@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from reprl.augmentation import Cutout, Shift
 from reprl.auxiliary import Contrastive
 from reprl.auxiliary.contrastive import info_nce
 from reprl.auxiliary.momentum import Momentum
@@ -71,6 +72,54 @@ def test_it_learns_to_find_the_partner_and_shuffled_positives_do_not(unmasked, n
     assert final(shuffled=True) > 0.9 * math.log(32)
 
 
+@pytest.mark.parametrize("anchor", ["view", "batch"])
+def test_what_rad_draws_on_a_picture_does_not_give_it_away(unmasked, anchor):
+    """All pictures are the same, so there is nothing to find but the training batch's boxes."""
+    boxes = Cutout(boxes=[1, 3], sides=[1, 4], fill="gray")
+    loss = unmasked.prepare(Contrastive(feature=16, anchor=anchor), boxes)
+    originals = torch.zeros(64, 2, 8, 8, dtype=torch.uint8)
+
+    def under_rad():
+        batch = unmasked.batch(boxes(originals, unmasked.generator).observations)
+        batch.augmented_from = originals
+        return batch
+
+    values = unmasked.train(loss, under_rad, 80)
+    assert sum(values[-10:]) / 10 > 0.97 * math.log(64)
+
+
+@pytest.mark.parametrize("anchor", ["view", "batch"])
+def test_under_rad_the_query_is_a_view_of_the_original(unmasked, anchor):
+    loss = unmasked.prepare(Contrastive(anchor=anchor))
+    images = unmasked.images(5)
+    plain, rad = unmasked.batch(images), unmasked.batch(images.flip(-1))
+    rad.augmented_from = images
+    values = [loss(batch, unmasked.encoder)["contrastive"].item() for batch in (plain, rad)]
+    assert values[0] == values[1]
+
+
+def test_none_leaves_the_views_as_they_are_and_null_does_not(unmasked):
+    images = unmasked.images(4)
+    nothing = {"_target_": None, "pixels": 4}
+    for spec in ("none", nothing):
+        loss = Contrastive(augmentation=spec)
+        for augmentation in (None, Shift(pixels=2)):
+            loss.setup(unmasked.context(augmentation))
+            view = loss.views(images, unmasked.generator)
+            assert view.observations is images
+    loss = Contrastive(augmentation=None)
+    loss.setup(unmasked.context(None))
+    assert loss.views.augmentation.pixels == 4
+    loss.setup(unmasked.context(Shift(pixels=2)))
+    assert loss.views.augmentation.pixels == 2
+
+
+def test_whole_numbers_may_be_written_as_floats():
+    loss = Contrastive(begin=1e5, feature=50.0)
+    assert (loss.begin, loss.feature) == ({"contrastive": 100_000}, 50)
+    assert isinstance(loss.feature, int)
+
+
 def test_a_detached_encoder_is_noticed(unmasked):
     loss = unmasked.prepare(Contrastive(anchor="batch"))
     batch = unmasked.batch(unmasked.images(6))
@@ -115,6 +164,8 @@ def test_the_same_generator_gives_the_same_value(unmasked, noise):
         ({"tau": 1.5}, "tau=1.5 must be a number between 0 and 1"),
         ({"feature": 0}, "feature=0 must be a whole number of at least 1"),
         ({"begin": -1}, "begin=-1"),
+        ({"begin": 1.5}, "begin=1.5"),
+        ({"begin": math.inf}, "begin=inf"),
         ({"anchor": "bach"}, "Did you mean 'batch'"),
         ({"augmentation": "no_such"}, "unknown augmentation 'no_such'"),
         ({"coef": {"start": 0.1, "end": -1.0}}, "coef.end=-1.0"),

@@ -37,6 +37,12 @@ def test_the_painted_picture_has_the_targets_size(size, shrink):
     head.error(torch.zeros(2, 6), torch.zeros(2, 4, *size))  # the target fits
 
 
+def test_a_picture_shrunk_to_nothing_is_refused(unmasked):
+    unmasked.prepare(Reconstruction(shrink=8))
+    with pytest.raises(UserError, match="shrink=9 leaves nothing of pictures of 8x8 pixels"):
+        unmasked.prepare(Reconstruction(shrink=9))
+
+
 def test_value_prediction_by_hand(unmasked):
     loss = unmasked.prepare(ValuePrediction())
     silence(loss.head)

@@ -7,7 +7,7 @@ import torch
 
 from reprl import registry
 from reprl.algorithms import PPO
-from reprl.auxiliary import Representation, Sparsity
+from reprl.auxiliary import Representation, Sparsity, TemporalContrastive
 from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 
@@ -96,6 +96,21 @@ def test_the_terms_are_those_of_the_parts(masked):
     assert set(terms) == set(loss.weights)
     alone = masked.prepare(Sparsity())(batch, masked.encoder)["sparsity"]
     assert terms["sparsity"].item() == alone.item()
+
+
+def test_a_part_may_ask_for_its_term_by_its_own_name(masked):
+    """Here it is 'contrastive', and to itself 'temporal'."""
+
+    class Asking(TemporalContrastive):
+        def forward(self, batch, encoder):
+            return super().forward(batch, encoder) if batch.wants("temporal") else {}
+
+    loss = Representation(contra_coef=1.0)
+    loss.parts["contrastive"] = Asking()
+    masked.prepare(loss)
+    batch = masked.batch(masked.images(5))
+    batch.wanted = frozenset({"contrastive"})
+    assert set(loss(batch, masked.encoder)) == {"contrastive"}
 
 
 def test_momentum_copies_of_parts_move(masked):

@@ -67,9 +67,17 @@ def test_ignoring_the_episode_end_changes_the_value(unmasked):
     assert abs(values[0] - values[1]) > 1e-3
 
 
-@pytest.mark.parametrize("kind", [TemporalContrastive, SpatioTemporal])
-def test_a_mirrored_training_batch_is_not_compared_with_unmirrored_neighbours(unmasked, kind):
-    loss = unmasked.prepare(kind())
+@pytest.mark.parametrize(
+    "made",
+    [
+        TemporalContrastive,
+        lambda: TemporalContrastive(anchor="batch"),
+        SpatioTemporal,
+    ],
+    ids=["view", "batch", "spatiotemporal"],
+)
+def test_a_mirrored_training_batch_is_not_compared_with_unmirrored_neighbours(unmasked, made):
+    loss = unmasked.prepare(made())
     film = Film(unmasked.images(6))
     straight = unmasked.batch(film.frames, at=film.at)
     mirrored = unmasked.batch(film.frames.flip(-1), at=film.at)

@@ -51,6 +51,10 @@ def test_values_are_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
         ("variants=", "empty"),
         ("--fast", "no option '--fast'"),
         ("nowhere", "there is no folder 'nowhere'"),
+        ("a" * 300, "cannot be reached: File name too long"),
+        (f"unknown={'a' * 300}", "no key 'unknown'"),
+        ("~nobody-of-this-name/x", "that user has no home folder"),
+        (f"step={'1' * 400}", "is too large"),
     ],
 )
 def test_wrong_arguments_say_what_is_allowed(argument: str, says: str) -> None:
@@ -58,6 +62,11 @@ def test_wrong_arguments_say_what_is_allowed(argument: str, says: str) -> None:
         parse("evaluate", [argument], KEYS, "many")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_value_may_be_longer_than_a_file_name(tmp_path: Path) -> None:
+    names = ",".join(["diagonals"] * 60)
+    assert len(parse("evaluate", [f"variants={names}"], KEYS, "none")[1]["variants"]) == 60
 
 
 def test_the_number_of_folders_is_checked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -228,6 +229,7 @@ WRONG = [
     (["episodes=0"], "episodes=0 must be from 1"),
     (["checkpoint=17"], "has no checkpoint at step 17: choose from 0."),
     (["checkpoint=best"], "has no best checkpoint"),
+    (["checkpoint=²"], "checkpoint=² must be newest, best or a step"),
     (["checkpoint=newst"], "checkpoint=newst must be newest, best or a step"),
     (["agents=randm"], "Did you mean 'random'?"),
     (["agents=scripted:bal"], "Did you mean 'ball'?"),
@@ -254,3 +256,7 @@ def test_runs_without_checkpoints(sweep, capsys):
     assert "has no checkpoint yet" in capsys.readouterr().err
     assert main(["evaluate", str(sweep / "first" / "checkpoints")]) == 2
     assert "there are no runs in" in capsys.readouterr().err
+    copy = sweep.parent / "copy of the best"
+    shutil.copytree(sweep / "first" / "checkpoints" / "000000000000", copy)
+    assert main(["evaluate", str(copy)]) == 2
+    assert "is a copy of a checkpoint" in capsys.readouterr().err

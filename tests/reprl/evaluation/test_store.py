@@ -84,6 +84,20 @@ def test_damaged_rows_are_counted_and_left_out(tmp_path):
         store.read(path)
 
 
+def test_a_stray_quote_costs_one_line_and_what_is_dropped_is_kept_aside(tmp_path):
+    path = tmp_path / "episodes.csv"
+    _, frame = rows("original", episodes=5)
+    lines = frame.to_csv(index=False).splitlines()
+    lines[2] = '"' + lines[2]
+    path.write_text("\n".join(lines) + "\n")
+    before = path.read_text()
+    there, damaged = store.read(path)
+    assert (there["episode"].tolist(), damaged) == ([0, 2, 3, 4], 1)
+    store.add(path, rows("original", episodes=1)[1])
+    assert len(store.read(path)[0]) == 4
+    assert (tmp_path / "episodes.csv.damaged").read_text() == before
+
+
 def test_columns_are_those_of_the_design():
     text = (
         "run, method, algo, encoder, attention, auxiliary, augmentation, train_seed, step, "
@@ -104,6 +118,21 @@ def test_severities_multiply_variants_that_have_one():
     ]
     assert [label(v) for v in found][1:] == ["green_lines@0.25", "green_lines@1", "diagonals@0.7"]
     assert label(find("green_lines")) == "green_lines"
+
+
+def test_different_variants_are_played_beside_each_other():
+    lines = {"_target_": "reprl.envs.variation.shapes:Lines", "colour": [200, 0, 0]}
+    blue = {**lines, "colour": [0, 0, 200]}
+    assert len(expand([lines, blue, lines])) == 2
+    with pytest.raises(UserError, match="two different variants are called 'stripes@0.5'"):
+        expand([{**lines, "name": "stripes"}, {**blue, "name": "stripes"}])
+    user = "reprl.envs.variation.picture:Noise"
+    mixed = expand([f"{user}@0.3+drift_left", f"{user}@0.9+drift_left"])
+    tasks = [Task(variant, 0, 0) for variant in mixed]
+    played = table([Game(tasks[0], 1.0, 400, 100, "game_over", "0" * 16)], RandomAgent(4), 0.0)
+    assert store.missing(played, tasks, **PROTOCOL) == tasks[1:]
+    levels = expand([f"{user}+drift_left"], [0.25, 1])
+    assert len({label(variant) for variant in levels}) == 2
 
 
 def test_suites_and_compositions():

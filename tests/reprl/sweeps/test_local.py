@@ -22,6 +22,12 @@ from reprl.sweeps.ledger import Ledger
 JOB = """
 import fcntl, json, os, pathlib, signal, sys, time
 action, folder, how = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+if how == "start slowly":
+    time.sleep(60)
+if how == "die starting":
+    os.kill(os.getpid(), signal.SIGKILL)
+if how == "refuse":
+    sys.exit("reprl: there is no such key.")
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "config.yaml").write_text("{}")
 lock = open(folder / ".lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX)
@@ -40,6 +46,8 @@ if action == "train":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "hang":
         time.sleep(60)
+    if how == "garble":
+        (folder / "run.json").write_text("{"); sys.exit(1)
 time.sleep(0.2)
 record(status="finished")
 """
@@ -134,6 +142,104 @@ def test_sigterm_stops_every_job_resumably(sweep, tmp_path):
     behaviours |= dict.fromkeys(range(4), "fine")
     assert run()[0] == 0
     assert starts(folder)[:4] == ["000 resume", "000 train", "001 resume", "001 train"]
+
+
+def test_a_job_stopped_or_killed_before_it_has_a_folder_runs_again(sweep, tmp_path):
+    run, behaviours = sweep
+    behaviours |= {0: "start slowly", 1: "die starting", 2: "refuse"}
+
+    def terminate():
+        while not list(tmp_path.glob("sweep/003*/starts")):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=terminate).start()
+    code, entries, folder = run("sweep.jobs=4")
+    assert code == 143
+    assert [e.status for e in entries] == ["interrupted", "killed", "failed", "finished"]
+    assert entries[0].reason == "stopped while it was starting"
+    assert entries[1].reason == "killed by SIGKILL (out of memory?)"
+    assert entries[2].reason == "reprl: there is no such key."  # it ended by itself
+    behaviours |= dict.fromkeys(range(4), "fine")
+    _, entries, _ = run()
+    assert [e.status for e in entries] == ["finished", "finished", "failed", "finished"]
+    assert starts(folder) == ["000 train", "001 train", "003 train"]
+
+
+def test_a_time_limit_while_a_job_starts_leaves_it_to_the_next_command(sweep):
+    run, behaviours = sweep
+    behaviours[0] = "start slowly"
+    _, entries, _ = run("sweep.time_limit=1", "seed=0")
+    assert (entries[0].status, entries[0].reason) == ("interrupted", "time limit of 1 s")
+    behaviours[0] = "fine"
+    assert run("seed=0")[0] == 0
+
+
+def test_a_record_that_breaks_while_the_sweep_runs_costs_only_its_job(sweep):
+    run, behaviours = sweep
+    behaviours[1] = "garble"
+    code, entries, _ = run("sweep.jobs=4")
+    assert code == 1
+    assert [e.status for e in entries] == ["finished", "failed", "finished", "finished"]
+    assert "cannot read" in entries[1].reason
+    behaviours[1] = "fine"
+    assert run("sweep.retry=true")[0] == 0
+
+
+def test_a_refused_resume_says_why(sweep, monkeypatch):
+    run, behaviours = sweep
+    behaviours[0] = "kill"
+    assert run("seed=0")[1][0].status == "killed"
+    refused = [sys.executable, "-c", "print('reprl: it was changed.'); raise SystemExit(2)"]
+    monkeypatch.setattr(local, "command", lambda *_: refused)
+    _, entries, _ = run("seed=0")
+    assert (entries[0].status, entries[0].reason) == ("killed", "reprl: it was changed.")
+
+
+def test_what_another_launcher_has_taken_up_is_elsewhere_at_the_end(sweep, monkeypatch):
+    run, behaviours = sweep
+    behaviours |= {0: "kill", 1: "kill"}
+    held = []
+    conclude = local.Local._conclude
+
+    def taken(launcher, job):
+        if job.config.seed == 0:
+            other = Ledger(launcher.ledger.folder)
+            other.read([job])
+            held.append(other.claim(job))
+        conclude(launcher, job)
+
+    monkeypatch.setattr(local.Local, "_conclude", taken)
+    _, entries, folder = run()
+    held[0].close()
+    assert [e.status for e in entries] == ["elsewhere", "killed", "finished", "finished"]
+    index = json.loads((folder / "ledger.json").read_text())["jobs"]
+    assert sorted(e["status"] for e in index.values()) == [
+        "finished",
+        "finished",
+        "killed",
+        "killed",
+    ]
+
+
+def test_a_job_is_let_go_only_when_its_end_is_written(sweep, monkeypatch):
+    run, behaviours = sweep
+    behaviours |= {0: "refuse"}
+    free = []
+    write = Ledger.write
+
+    def written(ledger):
+        for job in plan.make(["seed=0"], []).jobs:
+            if ledger.entries[job.identity].status == "failed" and not free:
+                other = Ledger(ledger.folder)
+                other.read([job])
+                free.append(other.claim(job))
+        write(ledger)
+
+    monkeypatch.setattr(Ledger, "write", written)
+    run("seed=0")
+    assert free == [None]
 
 
 def test_a_lost_or_broken_ledger_is_rebuilt_from_the_folders(sweep):

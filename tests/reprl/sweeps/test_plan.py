@@ -6,10 +6,11 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from reprl.analysis.naming import method_name
-from reprl.compose import options
+from reprl.cli import main
+from reprl.compose import options, quoted
 from reprl.errors import UserError
-from reprl.sweeps import plan
-from reprl.sweeps.process import quoted
+from reprl.sweeps import launch, plan
+from reprl.sweeps.local import Local
 
 
 def make(*overrides):
@@ -81,6 +82,14 @@ def test_every_sweep_file_expands(name):
         (["sweep.time_limit=-3"], "sweep.time_limit=-3"),
         (["sweep.retry=perhaps"], "sweep.retry=perhaps must be true or false"),
         (["algo.gamma=0.9,1.5"], "algo.gamma=1.5"),
+        (["seed=range(0)"], "the sweep has no job: 'seed=range\\(0\\)' gives no value"),
+        (["sweep.jobs=[1"], "sweep.jobs=\\[1 is not a number"),
+        (["hydra.sweep.dir=x", "seed=0,1"], "a folder is named with run_dir="),
+        (["seed=0,1", "run_dir="], "run_dir= is empty"),
+        (["seed=0,1", "run_dir=a,b"], "'run_dir=a,b' is no folder: a sweep has one"),
+        (["seed=0,1", "run_dir=5"], "'run_dir=5' is no folder"),
+        (["seed=0,1", "run_dir=a=b"], "inner quotes: \"run_dir='a=b'\""),
+        (["seed=0,1", "run_dir='~nobody-of-this-name/x'"], "has no home folder"),
     ],
 )
 def test_bad_sweeps_are_one_sentence(overrides, sentence):
@@ -92,3 +101,64 @@ def test_bad_sweeps_are_one_sentence(overrides, sentence):
 def test_any_folder_name_reaches_a_job_as_it_is(folder: str) -> None:
     parsed = OverridesParser.create().parse_override(f"run_dir={quoted(Path(folder))}")
     assert parsed.value() == folder
+
+
+@pytest.mark.parametrize(
+    ("said", "folder"),
+    [
+        ("run_dir='my sweep'", "my sweep"),
+        ("run_dir='/data/Größe'", "/data/Größe"),
+        ("++run_dir=zzz", "zzz"),
+        ("run_dir='~/sweep'", str(Path.home() / "sweep")),
+    ],
+)
+def test_the_folder_is_what_hydra_reads(said: str, folder: str) -> None:
+    assert str(make("seed=0,1", said).folder) == folder
+
+
+def test_without_a_folder_it_is_named_by_time_and_content() -> None:
+    assert make("seed=0,1", "run_dir=null").folder.parent == Path("runs")
+
+
+@pytest.mark.parametrize("text", [b"seed: [1,\n  a: b: c\n", b"# caf\xe9\nseed: 1\n", b"- seed\n"])
+def test_a_broken_sweep_file_is_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "mine.yaml").write_bytes(text)
+    with pytest.raises(UserError, match=r"mine.yaml must hold lines of 'key: values' in UTF-8"):
+        plan.make(["sweep=mine"], [tmp_path])
+
+
+def test_cfg_shows_the_jobs_and_starts_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["seed=0,1", "algo.gamma=0.9,0.99", "device=cpu", "run_dir=mine"]
+    assert main(["train", "-m", "--cfg", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "4 jobs in mine, each with device=cpu threads=1 env.workers=0",
+        "0  seed=0 gamma=0.9",
+        "1  seed=0 gamma=0.99",
+        "2  seed=1 gamma=0.9",
+        "3  seed=1 gamma=0.99",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_and_every_parent_are_checked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Local, "run", lambda self: 0)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "sweep" / "something").mkdir(parents=True)
+    (tmp_path / "parent").mkdir()
+    there = f"parent={tmp_path / 'parent'}"
+    for more, says in (
+        ([f"run_dir={tmp_path / 'file'}"], "is a file"),
+        ([f"run_dir={tmp_path / 'file' / 'x'}"], "cannot be written"),
+        (["run_dir=/proc/x"], "cannot be written"),
+        ([f"run_dir={tmp_path / 'new'}", f"{there},nowhere"], "no checkpoint 'nowhere'"),
+    ):
+        with pytest.raises(UserError, match=says):
+            launch(["seed=0,1", "device=cpu", *more], [])
+    assert not (tmp_path / "new").exists()
+    assert launch(["seed=0,1", "device=cpu", there, f"run_dir={tmp_path / 'sweep'}"], []) == 0

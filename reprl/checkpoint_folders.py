@@ -1,0 +1,53 @@
+"""Which checkpoints a run folder holds: found by their step, put back after a kill, thinned out.
+
+`reprl.checkpoint` writes and reads what is inside each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+OLD = ".old"  # ends the name of a checkpoint that is being replaced
+
+
+def path_of(folder: str | Path, step: int) -> Path:
+    """Where the checkpoint of a step stands."""
+    return Path(folder) / "checkpoints" / f"{step:012d}"
+
+
+def steps(folder: str | Path) -> list[int]:
+    """The steps of a run's checkpoints, oldest first, whole or damaged."""
+    found = [p for p in (Path(folder) / "checkpoints").glob("[0-9]*") if p.name.isdecimal()]
+    return sorted(int(p.name) for p in found if p == path_of(folder, int(p.name)) and p.is_dir())
+
+
+def recover(folder: str | Path) -> None:
+    """Put back a checkpoint that was about to be replaced when its process was killed."""
+    place = Path(folder) / "checkpoints"
+    for old in place.glob(f".*{OLD}"):
+        final = place / old.name[1:].removesuffix(OLD)
+        if not final.exists():
+            os.replace(old, final)
+
+
+def drop_beyond(folder: str | Path, step: int) -> None:
+    """Remove the checkpoints after a step, all damaged: the run will write them again."""
+    for later in steps(folder):
+        if later > step:
+            _remove(path_of(folder, later))
+
+
+def prune(folder: str | Path, newest: int, keep: int, protect: tuple[int, ...]) -> None:
+    """Remove all but the newest `keep` and the protected ones; what lies beyond does not count."""
+    for step in [s for s in steps(folder) if s <= newest][:-keep]:
+        if step not in protect:
+            _remove(path_of(folder, step))
+
+
+def _remove(path: Path) -> None:
+    # Renamed first: a kill between two deletions must not leave half a checkpoint.
+    trash = path.with_name(f".{path.name}.trash")
+    os.replace(path, trash)
+    shutil.rmtree(trash, ignore_errors=True)

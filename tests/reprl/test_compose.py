@@ -1,0 +1,87 @@
+"""Values that replace what was there, whole numbers, and mistakes that Hydra would not explain."""
+
+from pathlib import Path
+
+import pytest
+
+from reprl.cli import main
+from reprl.config import load
+from reprl.errors import UserError
+
+CPU = ["device=cpu", "threads=1"]
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        (
+            "{kind:linear,start:2.5e-4,end:0.0,warmup:0.05}",
+            {"kind": "linear", "start": 2.5e-4, "end": 0.0, "warmup": 0.05},
+        ),
+        ("{kind:constant,start:1e-3}", {"kind": "constant", "start": 1e-3}),
+        ("{start:1e-3,end:1e-4}", {"start": 1e-3, "end": 1e-4}),
+    ],
+)
+def test_a_schedule_takes_the_place_of_what_was_there(
+    algo: str, text: str, spec: dict[str, float | str]
+) -> None:
+    config = load([*CPU, f"algo={algo}", f"algo.learning_rate={text}"])
+    assert config.algo["learning_rate"] == spec
+    later = load([*CPU, f"algo={algo}", f"algo.learning_rate={text}", "algo.learning_rate.start=1"])
+    assert later.algo["learning_rate"] == {**spec, "start": 1}
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("algo.learning_rate={end:0}", "algo.learning_rate: a schedule needs start"),
+        ("algo.learning_rate={kind:cubic,start:1}", "unknown algo.learning_rate kind 'cubic'"),
+        ("algo.learning_rate={start:1,strat:2}", "unknown algo.learning_rate key 'strat'"),
+        ("algo.lerning_rate={start:1}", "'algo.lerning_rate'.*Did you mean 'algo.learning_rate'"),
+        ("checkpoint={evry:3}", "no key 'checkpoint.evry'.*Did you mean 'checkpoint.every'"),
+        ("~algo.gama", "no key 'algo.gama'.*Did you mean 'algo.gamma'"),
+        ("algo@x=ppo", "no key 'algo@x'.*Did you mean 'algo'"),
+        ("sweep=seeds", "'sweep=seeds' belongs to a sweep: add -m"),
+        ("sweep.jobs=2", "'sweep.jobs=2' belongs to a sweep: add -m"),
+        ("hydra/launcher=submitit_slurm", "launchers belong to a sweep: add -m"),
+        ("++hydra.launcher.partition=gpu", "launchers belong to a sweep: add -m"),
+        ("hydra.run.dir=x", "'hydra.run.dir=x' has no effect: a folder is named with run_dir="),
+        ("hydra.mode=MULTIRUN", "'hydra.mode=MULTIRUN' has no effect"),
+        ("run_dir=/data/Größe", "inner quotes: \"run_dir='/data/Größe'\""),
+        ("run_dir=a=b", "inner quotes: \"run_dir='a=b'\""),
+        (f"seed={'1' * 400}", "must be at least 0 and at most"),
+    ],
+)
+def test_mistakes_are_one_sentence(override: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as caught:
+        load([override, *CPU])
+    assert "\n" not in str(caught.value)
+
+
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    whole = ["algo.n_steps=16", "algo.n_epochs=1", "algo.batch_size=32", "encoder.features_dim=8"]
+    config = load([*CPU, *(f"{text}.0" for text in whole)])
+    assert config.hash == load([*CPU, *whole]).hash
+    found = [config.algo[key] for key in ("n_steps", "n_epochs", "batch_size")]
+    assert [*map(type, found), type(config.encoder["features_dim"])] == [int] * 4
+    with pytest.raises(UserError, match="batch_size=16.5 must be a whole number"):
+        load([*CPU, "algo.batch_size=16.5"])
+
+
+@pytest.mark.parametrize("name", ["it's", "a[b] c=d,e", "Größe"])
+def test_a_config_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "encoder").mkdir(parents=True)
+    (tmp_path / name / "encoder" / "mine.yaml").write_text("# mine\n_target_: a.B\n")
+    assert load(["encoder=mine", *CPU], [tmp_path / name]).encoder == {"_target_": "a.B"}
+
+
+def test_a_file_in_another_encoding_is_listed_and_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "latin.yaml").write_bytes("# café\n_target_: a.B\n".encode("latin-1"))
+    assert main(["list", "encoder", f"--config-dir={tmp_path}"]) == 0
+    assert "latin" in capsys.readouterr().out
+    assert main(["train", "encoder=latin", f"--config-dir={tmp_path}", *CPU]) == 2
+    assert "the configuration does not compose" in capsys.readouterr().err

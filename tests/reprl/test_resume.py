@@ -1,0 +1,149 @@
+"""Resume when it is hard: twice in one validation, a parent that is gone, half-replaced state."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reprl import checkpoint, training
+from reprl.cli import main
+from reprl.run_folder import open_run
+from reprl.session import Session
+from tests.reprl.test_training import LAST, same_runs, train
+
+FREQUENT = ["eval.every=32", "checkpoint.every=100_000"]
+
+
+def at_update(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something when so many updates have been made from now on."""
+    original, count = Session.take_numbers, [0]
+
+    def take(session: Session) -> None:
+        count[0] += 1
+        if count[0] == number:
+            act()
+        original(session)
+
+    monkeypatch.setattr(Session, "take_numbers", take)
+
+
+def die() -> None:
+    """End at once, as a SIGKILL does to everything that is not on the disk."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    place = tmp_path_factory.mktemp("whole") / "run"
+    assert train(place) == 0
+    return place
+
+
+def test_an_interrupted_validation_is_written_once_however_often_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # where nothing is the best so far, no checkpoint follows the validation
+    monkeypatch.setattr(Session, "_improves", lambda *_: False)
+    assert train(tmp_path / "straight", *FREQUENT) == 0
+    place = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_update(2, lambda: os.kill(os.getpid(), signal.SIGTERM), patch)
+        assert train(place, *FREQUENT) == 143
+    assert checkpoint.read(place).loop["pending"] is True
+    with monkeypatch.context() as patch:
+        at_update(1, die, patch)
+        assert main(["resume", str(place)]) == 130
+    assert open_run(place).status() == "killed"
+    assert main(["resume", str(place)]) == 0
+    assert same_runs(place, tmp_path / "straight")
+
+
+@pytest.mark.parametrize("change", ["algo.gamma=0.9", "seed=4"], ids=["same course", "weights"])
+def test_a_branch_killed_early_needs_its_parent_no_more(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    parent = tmp_path / "parent"
+    shutil.copytree(whole, parent)
+    shutil.rmtree(parent / "checkpoints" / LAST)
+    arguments = [f"parent={parent}", change, "eval.every=0"]
+    assert train(tmp_path / "straight", *arguments) == 0
+    place = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_update(1, die, patch)
+        assert train(place, *arguments) == 130
+    (begun,) = checkpoint.steps(place)
+    assert begun == (0 if change.startswith("seed") else checkpoint.steps(parent)[-1])
+    shutil.rmtree(parent)
+    assert main(["resume", str(place)]) == 0
+    for file in checkpoint.FILES:
+        ours, theirs = (p / "checkpoints" / LAST / file for p in (place, tmp_path / "straight"))
+        assert ours.read_bytes() == theirs.read_bytes(), file
+
+
+def test_a_branch_without_its_first_checkpoint_is_refused(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [f"parent={whole}", "seed=4", "eval.every=0", "total_steps=32"]
+    assert train(tmp_path / "run", *arguments) == 0
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    open_run(tmp_path / "run").update(status="running")
+    assert main(["resume", str(tmp_path / "run")]) == 2
+    assert "has lost the checkpoint it began with" in capsys.readouterr().err
+
+
+def test_a_run_whose_settings_were_edited_is_not_the_same_run(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    open_run(place).update(status="interrupted")
+    text = (place / "config.yaml").read_text()
+    (place / "config.yaml").write_text(text.replace("total_steps: 192", "total_steps: 256"))
+    assert main(["resume", str(place)]) == 2
+    error = capsys.readouterr().err
+    assert "config.yaml was changed after the run began" in error
+    assert f"parent={place}" in error
+    assert error.count("\n") == 1
+    assert open_run(place).status() == "interrupted"
+    # how a run is shown is no part of it
+    (place / "config.yaml").write_text(text.replace("progress: 'off'", "progress: auto"))
+    assert main(["resume", str(place)]) == 0
+
+
+def test_a_checkpoint_that_was_being_replaced_is_found_again(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    open_run(place).update(status="running")
+    middle = checkpoint.steps(place)[-2]
+    for step in checkpoint.steps(place):
+        if step != middle:
+            shutil.rmtree(place / "checkpoints" / f"{step:012d}")
+    kept = place / "checkpoints" / f"{middle:012d}"
+    kept.rename(kept.with_name(f".{kept.name}.old"))
+    begun: list[int] = []
+    rewind = training.rewind
+    monkeypatch.setattr(training, "rewind", lambda f, step: begun.append(step) or rewind(f, step))
+    assert main(["resume", str(place)]) == 0
+    assert begun == [middle]
+    assert same_runs(place, whole)
+
+
+def test_damaged_checkpoints_ahead_do_not_push_out_new_ones(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    open_run(place).update(status="running")
+    (place / "checkpoints" / LAST / "state.json").write_text("{}")
+    with monkeypatch.context() as patch:
+        at_update(1, die, patch)
+        assert main(["resume", str(place)]) == 130
+    assert checkpoint.steps(place)[-1] < 192
+    assert main(["resume", str(place)]) == 0
+    assert same_runs(place, whole)
