@@ -8,9 +8,12 @@ from reprl.analysis.tables import form
 
 
 def measured(values: dict[str, float], **columns: object) -> pd.DataFrame:
-    """One score of the ball for each run."""
-    rows = [{"run": run, "value": value} for run, value in values.items()]
-    fixed = {"method": "m", "train_seed": 0, "step": 8, "variant": "original", "object": "ball"}
+    """One score of the ball for each run, each of a seed of its own."""
+    seeds = range(len(values))
+    rows = [
+        {"run": r, "value": values[r], "train_seed": s} for r, s in zip(values, seeds, strict=True)
+    ]
+    fixed = {"method": "m", "step": 8, "variant": "original", "object": "ball"}
     fixed |= {"view": "mask", "player": "agent", "metric": "auc", "low": 0.1, "high": 0.2}
     return pd.DataFrame(rows).assign(
         **fixed | {"chance": 0.5, "static": 0.5, "ceiling": 1.0} | columns
