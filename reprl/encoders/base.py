@@ -75,6 +75,11 @@ class Encoder(BaseFeaturesExtractor):
                 f"{name}.encode() gives features of shape {tuple(output.features.shape)} for one "
                 f"image, but its features_dim asks for (1, {width})."
             )
+        if (mask := output.attention) is not None and not (mask.min() >= 0 and mask.max() <= 1):
+            raise UserError(
+                f"{name} gives attention from {mask.min():g} to {mask.max():g}: it must be within "
+                "0 and 1, where a mask without that bound says bounded = False in its class."
+            )
 
     @torch.no_grad()
     def dry_output(self) -> EncoderOutput:

@@ -73,6 +73,12 @@ class Copying(Effect):
 class Crooked(Effect):
     def draw(self, frame, objects):
         frame[:] = [1, 2]
+
+class Strong(Mask):
+    def __init__(self, *, channels, size):
+        super().__init__()
+    def forward(self, features):
+        return 2 * torch.ones_like(features[:, :1])
 """
 SMALL = [
     *("threads=1", "device=cpu", "progress=off", "eval.every=0", "total_steps=32"),
@@ -87,6 +93,7 @@ YAML = {
     "encoder/absent": "wrong_parts.Nothing",
     "encoder/empty": None,
     "attention/large": "wrong_parts.Large",
+    "attention/strong": "wrong_parts.Strong",
     **{
         f"auxiliary/{n}": f"wrong_parts.{n.title()}"
         for n in ("mute", "tensorial", "wrong", "float")
@@ -122,6 +129,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("encoder=absent", "cannot import _target_ 'wrong_parts.Nothing': AttributeError: "),
         ("encoder=empty", "encoder=empty names nothing to build: its YAML needs a _target_."),
         ("attention=large", "Large gives a mask of shape (1, 1, 14, 14), but (batch, masks, 7, 7)"),
+        ("attention=strong", "gives attention from 2 to 2: it must be within 0 and 1"),
         ("auxiliary=mute", "auxiliary 'mute' has no terms: its __init__ must call self.declare"),
         ("auxiliary=tensorial", "must return a dict of terms such as {'mine': loss}, got Tensor."),
         ("auxiliary=wrong", "forward() in wrong_parts.py:46 raised TypeError: "),
