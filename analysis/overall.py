@@ -49,11 +49,12 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
         played = part[variants].to_numpy(float)  # (R, V)
         row |= _spread("score", estimate(mean, played) if variants else UNKNOWN)
         table = np.column_stack([clean, part[known_variants].to_numpy(float)])  # (R, 1 + V)
-        row |= _spread("retention", estimate(partial(_retention, base, mean), table))
+        kept = estimate(partial(_retention, base, mean), table)
+        row |= _spread("retention", kept)
         row |= _spread("iqm", estimate(partial(_retention, base, iqm), table))
         row["beat_random"] = sum(v is True for v in known)
         row["ranked"] = is_ranked(known)
-        row["why"] = _why(row, scores)
+        row["why"] = _why(kept.value, is_ranked(known), scores)
         rows.append(row)
     table_ = pd.DataFrame(rows)
     if table_.empty:
@@ -65,12 +66,12 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     return table_
 
 
-def _why(row: dict[str, object], scores: pd.DataFrame) -> str:
+def _why(kept: float, ranked: bool | None, scores: pd.DataFrame) -> str:
     """Why a method has no retention or cannot be held against random play; empty where it can."""
-    if np.isfinite(float(str(row["retention"]))) and row["ranked"] is not None:
+    if np.isfinite(kept) and ranked is not None:
         return ""
     why = why_unknown(scores)
-    if row["ranked"] is None and not why.startswith("random"):
+    if ranked is None and not why.startswith("random"):
         return "fewer than two different games cannot be held against random play"
     return why
 

@@ -13,7 +13,6 @@ import numpy as np
 from reprl.errors import UserError
 
 SEEDS = 2**63 - 1  # the largest seed of a game
-STICKIEST = 0.99  # at 1 no action would ever reach the game
 
 
 def whole(key: str, value: Any, low: int, high: int, meaning: str = "") -> int:

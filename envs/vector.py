@@ -17,12 +17,13 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.checks import SEEDS, STICKIEST, number, require_actions, reward_mode, whole
+from reprl.envs.checks import SEEDS, number, require_actions, reward_mode, whole
 from reprl.envs.machine import Settings, console, games
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError, unknown
+from reprl.ranges import STICKIEST
 
 VariantSpec = str | Mapping[str, Any] | Variant
 MAGIC = b"reprl env snapshot 1\n"

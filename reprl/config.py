@@ -11,15 +11,16 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from reprl.compose import PARTS, compose, flatten, selections
+from reprl.config_checks import check_batches, check_variants, device_of
 from reprl.errors import UserError, nearest, unknown
-from reprl.ranges import FRACTION, Range, checked, number_of, range_of
+from reprl.ranges import FRACTION, STICKIEST, Range, checked, number_of, range_of
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
 
@@ -31,7 +32,7 @@ class Env:
     severity: float | None = field(metadata={"range": FRACTION})
     n_envs: int = field(metadata={"range": Range(1, 4096, usual=(4, 256))})
     workers: int = field(metadata={"range": Range(0, 256)})
-    sticky: float = field(metadata={"range": FRACTION})
+    sticky: float = field(metadata={"range": Range(0, STICKIEST)})
     stack: int = field(metadata={"range": Range(1, 16)})
     gap: int = field(metadata={"range": Range(1, 16)})
     size: int = field(metadata={"range": Range(36, 210)})
@@ -172,9 +173,9 @@ def check(values: Mapping[str, Any]) -> Config:
     if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     config: Config = _build(Config, values, "")
-    _check_batches(config)
-    _check_variants(config)
-    return _with_device(config)
+    check_batches(config)
+    check_variants(config)
+    return replace(config, device=device_of(config.device))
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
@@ -258,61 +259,3 @@ def _declared(key: str) -> Range | None:
             found: Range | None = known[name].metadata.get("range")
             return found
     return None
-
-
-def _check_batches(config: Config) -> None:
-    batch = config.algo.get("batch_size")
-    if batch and batch > config.rollout:
-        raise UserError(
-            f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
-            f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
-        )
-    if config.rollout < 2:
-        raise UserError("algo.n_steps x env.n_envs must be at least 2, to have a minibatch.")
-    if config.env.workers > config.env.n_envs:
-        raise UserError(
-            f"env.workers={config.env.workers} is more than env.n_envs={config.env.n_envs}: a "
-            "worker needs at least one environment."
-        )
-
-
-def _check_variants(config: Config) -> None:
-    from reprl.envs.checks import STICKIEST
-    from reprl.envs.machine import games
-    from reprl.envs.variation import find
-
-    if config.env.game not in games():
-        raise unknown("game", config.env.game, games())
-    if config.env.sticky > STICKIEST:
-        raise UserError(f"env.sticky={config.env.sticky:g} must be at most {STICKIEST}.")
-    if len(config.env.variants) > config.env.n_envs:
-        raise UserError(
-            f"env.variant names {len(config.env.variants)} variants, more than "
-            f"env.n_envs={config.env.n_envs}: each needs an environment."
-        )
-    if not config.env.variants or not isinstance(config.eval.variants, list):
-        raise UserError("env.variant and eval.variants must name at least one variant.")
-    for variant in config.env.variants:
-        find(variant, config.env.severity, config.env.game)
-    for variant in config.eval.variants:
-        find(variant, None, config.env.game)
-    if config.eval.every and not config.eval.variants:
-        raise UserError("eval.variants=[] is empty: name a variant, or set eval.every=0.")
-
-
-def _with_device(config: Config) -> Config:
-    device = config.device
-    if device == "cpu":
-        return config
-    if device != "auto" and not device.startswith("cuda"):
-        raise unknown("value of device", device, ("auto", "cpu", "cuda"))
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device == "auto":
-        device = "cuda" if count else "cpu"
-    elif count == 0:
-        raise UserError(f"device={device}: this machine has no CUDA device; use device=cpu.")
-    elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
-        raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
-    return Config(**{f.name: getattr(config, f.name) for f in fields(config)} | {"device": device})

@@ -30,6 +30,7 @@ class Range:
 
 COEFFICIENT = Range(0, 1e3, usual=(0, 10))
 FRACTION = Range(0, 1)
+STICKIEST = 0.99  # at 1 no action would ever reach the game
 
 # By the last part of a key, in algo, encoder, attention, auxiliary and augmentation alike.
 LEAVES: dict[str, Range] = {

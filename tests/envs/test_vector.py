@@ -272,7 +272,7 @@ def test_training_and_evaluation_refuse_the_same_settings(tmp_path, capsys):
             ["env.variant=[original,noise,blur]", "env.n_envs=2"],
             "3 variants, more than env.n_envs=2",
         ),
-        (["env.sticky=1"], "env.sticky=1 must be at most 0.99"),
+        (["env.sticky=1"], "env.sticky=1 must be at least 0 and at most 0.99"),
     ):
         assert main(["train", *wrong, "device=cpu", f"run_dir={tmp_path / 'run'}"]) == 2
         assert sentence in capsys.readouterr().err

@@ -43,6 +43,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def killed_copy(whole: Path, tmp_path: Path) -> Path:
+    """A copy of a whole run as if its process had been killed."""
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    open_run(place).update(status="running")
+    return place
+
+
 def test_an_interrupted_validation_is_written_once_however_often_it_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,9 +125,7 @@ def test_a_run_whose_settings_were_edited_is_not_the_same_run(
 def test_a_checkpoint_that_was_being_replaced_is_found_again(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "run"
-    shutil.copytree(whole, place)
-    open_run(place).update(status="running")
+    place = killed_copy(whole, tmp_path)
     middle = checkpoint.steps(place)[-2]
     for step in checkpoint.steps(place):
         if step != middle:
@@ -137,9 +143,7 @@ def test_a_checkpoint_that_was_being_replaced_is_found_again(
 def test_damaged_checkpoints_ahead_do_not_push_out_new_ones(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "run"
-    shutil.copytree(whole, place)
-    open_run(place).update(status="running")
+    place = killed_copy(whole, tmp_path)
     (place / "checkpoints" / LAST / "state.json").write_text("{}")
     with monkeypatch.context() as patch:
         at_update(1, die, patch)

@@ -26,6 +26,7 @@ from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 EXTRAS: dict[str, Any] = {
     "encoder": ENCODER,
     "auxiliary": spread(coef={"kind": "cosine", "start": 0.3, "end": 0.1}),
@@ -106,14 +107,6 @@ def resumed_elsewhere(folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_new_process_continues_exactly(tmp_path: Path) -> None:

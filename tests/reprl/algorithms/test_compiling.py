@@ -16,13 +16,7 @@ from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.test_fast import SETTINGS, parameters, trained
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def fail(*_: Any) -> Any:

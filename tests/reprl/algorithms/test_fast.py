@@ -19,20 +19,13 @@ from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 from tests.reprl.algorithms.test_capture import CaptureAt
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SETTINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "ppo": (PPO, {"n_steps": 8, "batch_size": 12, "n_epochs": 2}),
     "a2c": (A2C, {"n_steps": 4, "optimizer": "rmsprop_tf"}),
     "a2c torch": (A2C, {"n_steps": 4}),
 }
 EXTRAS: dict[str, Any] = {"encoder": ENCODER, "auxiliary": spread(coef=0.1), "augmentation": FLIP}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def trained(kind: str, **arguments: Any) -> Any:
