@@ -30,6 +30,15 @@ def main(socket: int, memory: int) -> None:
         return  # the parent is gone
 
 
+def _sendable(result: object) -> bytes:
+    from reprl.errors import UserError
+
+    try:
+        return pickle.dumps(result)
+    except Exception as error:  # whatever an object of the user's own raises
+        raise UserError(f"a worker cannot send this ({error}): ask with workers=0.") from error
+
+
 def serve(connection: Connection, memory: mmap.mmap) -> None:
     """Build the block from the first message, then answer every order with one message."""
     from reprl.envs.block import Arrays, Block, Missing
@@ -50,7 +59,7 @@ def serve(connection: Connection, memory: mmap.mmap) -> None:
             elif order == CALL:
                 name, calls = pickle.loads(payload)
                 result = [getattr(block, name)(*arguments) for arguments in calls]
-            reply = DONE if result is None else DONE + pickle.dumps(result)
+            reply = DONE if result is None else DONE + _sendable(result)
         except UserError as error:
             reply = REFUSED + str(error).encode()
         except Missing as error:

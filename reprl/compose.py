@@ -23,15 +23,16 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
-from reprl.errors import UserError, nearest
+from reprl.errors import UserError, nearest, not_yaml
 from reprl.places import expanded, is_folder
 from reprl.schedules import KEYS, schedule
 
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 SEARCHPATH = "hydra.searchpath="
 HIDDEN = {"hydra", "__pycache__"}
+DOES_NOT = "the configuration does not compose:"
 
 
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
 def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
     missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
-        return UserError(f"the configuration does not compose: {_first_line(error)}")
+        return UserError(_unreadable(error, dirs) or f"{DOES_NOT} {_first_line(error)}")
     key, known = missing.group(1), groups(dirs)
     chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
     try:
@@ -226,6 +227,17 @@ def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserEr
         key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys} - {key}
     )
     return UserError(f"there is no key '{key}' in the configuration.{similar}")
+
+
+def _unreadable(error: Exception, dirs: list[Path]) -> str | None:
+    """The sentence on a file that is no YAML or no text, where the error comes from one."""
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem_mark.name} {not_yaml(error)}"
+    if isinstance(error, UnicodeDecodeError):
+        for file in [f for folder in dirs for f in sorted(folder.rglob("*.yaml"))]:
+            if file.is_file() and file.read_bytes().startswith(error.object):
+                return f"{file} is not text in UTF-8."
+    return None
 
 
 def _first_line(error: Exception) -> str:

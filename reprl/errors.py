@@ -20,3 +20,11 @@ def unknown(kind: str, word: str, allowed: Iterable[str]) -> UserError:
     return UserError(
         f"unknown {kind} '{word}': choose from {', '.join(names)}.{nearest(word, names)}"
     )
+
+
+def not_yaml(error: Exception) -> str:
+    """Say where a YAML parser stopped: "is not YAML: line 3 is wrong (expected ']')."."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    where = f": line {mark.line + 1} is wrong" if mark else ""
+    return f"is not YAML{where}{f' ({problem})' if problem else ''}."

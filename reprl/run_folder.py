@@ -26,7 +26,7 @@ import yaml
 from reprl import __version__
 from reprl.config import Config, check, hash_of
 from reprl.disk import out_of_space, write_atomically
-from reprl.errors import UserError
+from reprl.errors import UserError, not_yaml
 from reprl.places import expanded, is_folder, no_folder
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
@@ -75,9 +75,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {self.config_file}: {error}") from error
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f": line {mark.line + 1} is wrong" if mark else ""
-            raise UserError(f"{self.config_file} is not YAML{where}.") from error
+            raise UserError(f"{self.config_file} {not_yaml(error)}") from error
         if not isinstance(values, dict):
             raise UserError(f"{self.config_file} does not hold a configuration.")
         return values

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
+from reprl.ranges import STICKIEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,9 @@ KEYS = {
     "seed": Key(0, "games and actions are drawn from it, alike for all agents", "int", low=0),
     "severities": Key(None, "play variants that have a severity at each of these", "list"),
     "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
-    "sticky": Key(0.0, "probability that the console repeats an action", "float", low=0, high=0.99),
+    "sticky": Key(
+        0.0, "probability that the console repeats an action", "float", low=0, high=STICKIEST
+    ),
     "checkpoint": Key("newest", "newest, best or a step"),
     "agents": Key(
         ["random"],

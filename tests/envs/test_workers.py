@@ -52,6 +52,12 @@ def test_a_missing_attribute_is_no_reason_to_stop(pong):
     assert steps_like_one_process(pong, count=1)
 
 
+def test_what_cannot_be_sent_is_no_reason_to_stop(pong):
+    with pytest.raises(UserError, match="cannot send this .*workers=0"):
+        pong.get_attr("ale")
+    assert steps_like_one_process(pong, count=1)
+
+
 def test_workers_leave_signals_to_the_group_to_their_parent(pong):
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR2):
         for pid in processes_of(pong):

@@ -84,4 +84,14 @@ def test_a_file_in_another_encoding_is_listed_and_refused(
     assert main(["list", "encoder", f"--config-dir={tmp_path}"]) == 0
     assert "latin" in capsys.readouterr().out
     assert main(["train", "encoder=latin", f"--config-dir={tmp_path}", *CPU]) == 2
-    assert "the configuration does not compose" in capsys.readouterr().err
+    assert "latin.yaml is not text in UTF-8." in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_yaml_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "broken.yaml").write_text("_target_: a.B\nsizes: [1, 2\nx: 1\n")
+    assert main(["train", "encoder=broken", f"--config-dir={tmp_path}", *CPU]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/encoder/broken.yaml is not YAML: line 3 is wrong (expected" in said
