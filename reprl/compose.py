@@ -1,7 +1,7 @@
 """From the command line to one plain dict: Hydra composes, and its errors become one sentence.
 
-`reprl train` calls `compose` for a run and `expand` for a sweep; what values are allowed is decided
-in `reprl.config`.
+Which groups and options there are is known here too; what values are allowed is decided in
+`reprl.config`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_module
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from reprl.errors import UserError, nearest, not_yaml
+from reprl.overrides import (
+    PARTS,
+    combinations,
+    first_line,
+    flatten,
+    parse,
+    quoted,
+    refuse,
+    schedules,
+)
 from reprl.places import expanded, is_folder
-from reprl.schedules import KEYS, schedule
 
-PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 SEARCHPATH = "hydra.searchpath="
 HIDDEN = {"hydra", "__pycache__"}
 DOES_NOT = "the configuration does not compose:"
@@ -38,13 +44,13 @@ DOES_NOT = "the configuration does not compose:"
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
     """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
     dirs = search_dirs(overrides, config_dirs)
-    overrides = _combinations([o for o in overrides if not o.startswith(SEARCHPATH)])
+    overrides = combinations([o for o in overrides if not o.startswith(SEARCHPATH)])
     known = groups(dirs)
     for override in parse(overrides):
-        _refuse(override)
+        refuse(override)
         if override.key_or_group in known:
             _check_choice(override, dirs)
-    overrides = [*_schedules(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    overrides = [*schedules(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
     with _hydra():
         try:
             composed = hydra_compose("train", overrides, return_hydra_config=True)
@@ -57,36 +63,6 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
     assert isinstance(chosen, dict)
     values["choices"] = _choices(chosen)
     return {str(key): value for key, value in values.items()}
-
-
-def expand(overrides: list[str]) -> list[list[str]]:
-    """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order."""
-    try:
-        return BasicSweeper.split_arguments(parse(overrides), None)[0]
-    except HydraException as error:
-        raise UserError(f"this sweep cannot be expanded: {_first_line(error)}") from error
-
-
-def parse(overrides: list[str]) -> list[Override]:
-    """Parse overrides one by one, so that an error names the one it is in."""
-    parser = OverridesParser.create()
-    parsed = []
-    for text in overrides:
-        try:
-            parsed += parser.parse_overrides([text])
-        except HydraException:
-            key, equals, value = text.partition("=")
-            how = "overrides are written key=value"
-            if equals:
-                how += f', special characters in inner quotes: "{key}={quoted(value)}"'
-            raise UserError(f"cannot read '{text}': {how}.") from None
-    return parsed
-
-
-def quoted(value: str | Path) -> str:
-    """A text as a value in Hydra's grammar, where a backslash escapes only before a quote."""
-    text = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), str(value))
-    return f"'{text}'"
 
 
 def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
@@ -127,17 +103,6 @@ def selections(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[s
     return [o for o in overrides if re.split("[=@]", o)[0].lstrip("+") in known]
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping as dotted keys; lists stay values."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
 def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
     flat = {str(k): v for k, v in chosen.items() if not str(k).startswith("hydra/")}
     # `auxiliary@auxiliary.curl: curl` entries are one of several losses: they read as a+b.
@@ -146,53 +111,6 @@ def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
         if several:
             flat[group] = "+".join(several)
     return {key: flat[key] for key in sorted(flat) if "@" not in key}
-
-
-def _combinations(overrides: list[str]) -> list[str]:
-    # auxiliary=[a,b] asks for several losses at once: each goes under its own name.
-    rewritten: list[str] = []
-    for text in overrides:
-        several = re.fullmatch(r"(auxiliary)=\[([\w,\s-]*)\]", text)
-        if several:
-            group, names = several.group(1), [n.strip() for n in several.group(2).split(",")]
-            rewritten.append(f"{group}=none")
-            rewritten += [f"+{group}@{group}.{name}={name}" for name in names if name]
-        else:
-            rewritten.append(text)
-    return rewritten
-
-
-def _schedules(overrides: list[str]) -> list[str]:
-    # A schedule takes the place of what was there: merged with it, a kind or an end would be left.
-    rewritten: list[str] = []
-    for text, override in zip(overrides, parse(overrides), strict=True):
-        key, value = override.key_or_group, override.value()
-        part, dot, _ = key.partition(".")
-        mapping = isinstance(value, dict) and part in PARTS and dot and set(value) & set(KEYS)
-        if mapping and override.type == OverrideType.CHANGE:
-            schedule(value, name=key)
-            rewritten += [f"~{key}", f"+{text}"]
-        else:
-            rewritten.append(text)
-    return rewritten
-
-
-def _refuse(override: Override) -> None:
-    key = override.key_or_group
-    if key == "sweep" or key.startswith("sweep."):
-        raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
-    if re.match("hydra[./]launcher", key):
-        raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")
-    if re.match("hydra([./]|$)", key):
-        raise UserError(
-            f"'{override.input_line}' has no effect: a folder is named with run_dir=, and of "
-            "Hydra's own settings only hydra.searchpath=[DIR] is used."
-        )
-    if override.is_sweep_override():
-        raise UserError(
-            f"'{override.input_line}' gives several values: add -m for a sweep, or write "
-            f"{override.key_or_group}=[a,b] for a list."
-        )
 
 
 def _check_choice(override: Override, dirs: list[Path]) -> None:
@@ -211,7 +129,7 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
 def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
     missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
-        return UserError(_unreadable(error, dirs) or f"{DOES_NOT} {_first_line(error)}")
+        return UserError(_unreadable(error, dirs) or f"{DOES_NOT} {first_line(error)}")
     key, known = missing.group(1), groups(dirs)
     chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
     try:
@@ -238,10 +156,6 @@ def _unreadable(error: Exception, dirs: list[Path]) -> str | None:
             if file.is_file() and file.read_bytes().startswith(error.object):
                 return f"{file} is not text in UTF-8."
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") + "."
 
 
 def _summary(data: bytes) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.compose import PARTS, compose, flatten, selections
+from reprl.compose import compose, selections
 from reprl.config_checks import check_batches, check_variants, device_of
 from reprl.errors import UserError, nearest, unknown
+from reprl.overrides import PARTS, flatten
 from reprl.ranges import FRACTION, STICKIEST, Range, checked, number_of, range_of
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")

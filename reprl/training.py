@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from stable_baselines3.common.logger import Logger
 
 from reprl import checkpoint, registry
 from reprl.algorithms import Diverged
+from reprl.branch import branch
 from reprl.checkpoint_folders import drop_beyond, recover
 from reprl.config import Config
 from reprl.disk import FULL, out_of_space
@@ -28,15 +27,9 @@ from reprl.errors import UserError
 from reprl.interrupts import Interrupted, Interrupts
 from reprl.loggers import rewind_tensorboard
 from reprl.metrics import rewind_csv
-from reprl.places import parent_of
 from reprl.run_folder import RunFolder, create, now, open_run, where
 from reprl.session import Session
 from reprl.user_code import blamed
-
-COURSE = (
-    *("env", "encoder", "attention", "auxiliary", "augmentation"),
-    *("seed", "threads", "mode", "device"),
-)
 
 if TYPE_CHECKING:
     from reprl.algorithms.agent import Agent
@@ -221,49 +214,6 @@ def make_model(config: Config, env: AtariVecEnv) -> Agent:
     )
     model.set_logger(Logger(None, []))
     return model
-
-
-def branch(model: Agent, config: Config) -> None:
-    """Begin at another run's checkpoint: `parent=DIR` is its newest, `parent=DIR@step` that one.
-
-    Where game and agent are the parent's, the run goes on from the parent's step exactly as the
-    parent did; otherwise it begins at step 0 with the parent's weights.
-    """
-    assert config.parent is not None
-    path, step = parent_of(config.parent)
-    stored = checkpoint.read(path, step)
-    checkpoint.require_same_shapes(model, stored)
-    different = differences(config, path)
-    if not different:
-        if stored.step >= config.total_steps:
-            raise UserError(
-                f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
-            )
-        model.restore(stored)
-    else:
-        print(
-            f"parent: not the same course ({', '.join(different)}), so only the weights of "
-            f"{path} at step {stored.step} are taken; this run begins at step 0."
-        )
-        fresh = model.capture()
-        model.restore(replace(fresh, parameters=stored.parameters))
-
-
-def differences(config: Config, parent: Path) -> list[str]:
-    """Keys in which a branch leaves its parent's course; where there are none, all state goes on.
-
-    Device and mode belong to them, because the last bits of a step depend on both.
-    """
-    if not (parent / "config.yaml").exists():
-        return ["no config.yaml"]
-    theirs = open_run(parent).config()
-    found = [name for name in COURSE if getattr(config, name) != getattr(theirs, name)]
-    keys: dict[str, Any] = {"_target_": None, "n_steps": None, "optimizer": "adam"}
-    if config.mode == theirs.mode == "fast":
-        keys["compile"] = True
-    # a key that an older configuration does not have stands for its default
-    ours, other = ({k: c.algo.get(k, d) for k, d in keys.items()} for c in (config, theirs))
-    return found + [f"algo.{key}" for key in keys if ours[key] != other[key]]
 
 
 def rewind(folder: RunFolder, step: int) -> None:

@@ -6,10 +6,8 @@ SB3 uses, so an extra whose weight is 0 leaves the policy's parameters as stock 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -21,16 +19,13 @@ from reprl.algorithms.memory import Minibatch, RolloutMemory
 from reprl.algorithms.objectives import Evaluation
 from reprl.algorithms.rehearsal import LentContext, rehearse, require_own_parameters
 from reprl.algorithms.specs import Specs
+from reprl.algorithms.terms import Terms
 from reprl.augmentation.base import Augmentation, stateless
-from reprl.auxiliary.base import AuxiliaryLoss, Batch
+from reprl.auxiliary.base import Batch
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
-from reprl.schedules import Schedule, schedule
 from reprl.seeding import stream_seed, torch_stream
-
-# an update's own numbers, which share a log with the terms
-RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")
 
 
 class Extras:
@@ -49,7 +44,8 @@ class Extras:
     ) -> None:
         self.specs = specs
         self.policy = policy
-        self.losses = nn.ModuleDict()
+        self._terms = Terms()
+        self.losses = self._terms.losses
         self.layout = torch.contiguous_format  # of the images the losses encode
         self.augmentation: Augmentation | None = None
         self.mirror = mirrored_actions(action_meanings)  # (n_actions,) int64 or None
@@ -62,9 +58,6 @@ class Extras:
             torch.Generator().manual_seed(stream_seed(seed, "modules")).get_state()
         )
         self._views_used = False
-        self._terms: dict[str, tuple[str, str]] = {}  # public name -> (loss, its term)
-        self._schedules: dict[str, Schedule] = {}  # public name -> its weight over training
-        self._begin: dict[str, int] = {}  # public name -> the step from which it counts
         if specs.augmentation is None and not specs.auxiliary:
             self.parameters: list[nn.Parameter] = []
             return
@@ -83,9 +76,9 @@ class Extras:
                 if specs.use == "rad" and built.mirrors and self.mirror is None:
                     raise UserError(NAMELESS)
             for name, spec in specs.auxiliary.items():
-                self._add(name, registry.build("auxiliary", spec))
+                self._terms.add(name, registry.build("auxiliary", spec))
             context = self._context(observation_space, action_space)
-            for loss in self._each():
+            for loss in self._terms.each():
                 loss.setup(context)
         self._views_used = context.lent
         require_own_parameters(self.losses, self.policy)
@@ -94,30 +87,6 @@ class Extras:
         rehearse(self, observation_space)
 
     # -- construction -------------------------------------------------------------------------
-
-    def _add(self, name: str, loss: AuxiliaryLoss) -> None:
-        if not name.isidentifier():
-            raise UserError(f"auxiliary name '{name}' must be a plain word such as 'contrastive'.")
-        if hasattr(self.losses, name):
-            raise UserError(f"auxiliary '{name}' needs another name: every torch module has that.")
-        if not loss.weights:
-            raise UserError(
-                f"auxiliary '{name}' has no terms: its __init__ must call "
-                "self.declare('a term', coef=...) for each that forward() returns."
-            )
-        self.losses[name] = loss
-        for term in loss.weights:
-            public = term if term not in self._terms else f"{name}_{term}"
-            if public in self._terms or public in RESERVED:
-                raise UserError(f"auxiliary '{name}': its term '{term}' needs another name.")
-            self._terms[public] = (name, term)
-            self._schedules[public] = schedule(loss.weights[term], name=f"weight of '{public}'")
-            self._begin[public] = loss.begin.get(term, 0)
-
-    def _each(self) -> Iterator[AuxiliaryLoss]:
-        for loss in self.losses.values():
-            assert isinstance(loss, AuxiliaryLoss)
-            yield loss
 
     def _context(self, observation_space: spaces.Box, action_space: spaces.Discrete) -> LentContext:
         return LentContext(
@@ -137,12 +106,12 @@ class Extras:
     @property
     def reach(self) -> int:
         """How far the losses look in time."""
-        return max((loss.reach for loss in self._each()), default=0)
+        return max((loss.reach for loss in self._terms.each()), default=0)
 
     @property
     def names(self) -> set[str]:
         """Every term's name in the log."""
-        return set(self._terms)
+        return self._terms.names
 
     def require_views(self) -> None:
         """Refuse an augmentation for the losses' views that none of them has asked for."""
@@ -157,11 +126,7 @@ class Extras:
 
     def weights(self, step: int, progress_remaining: float) -> dict[str, float]:
         """The weight of every term that has begun."""
-        return {
-            term: float(coefficient(progress_remaining))
-            for term, coefficient in self._schedules.items()
-            if step >= self._begin[term]
-        }
+        return self._terms.weights(step, progress_remaining)
 
     def augment(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """The training batch as RAD has it; untouched where there is nothing to do."""
@@ -212,42 +177,11 @@ class Extras:
 
     def compute(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
         """The wanted terms of a batch, each one number; anything else is refused by name."""
-        terms: dict[str, Tensor] = {}
         with self._module_stream():
-            for name, loss in self.losses.items():
-                public = {term: p for p, (owner, term) in self._terms.items() if owner == name}
-                begun = frozenset(term for term, p in public.items() if p in wanted)
-                if not begun:
-                    continue
-                found = loss(replace(batch, wanted=begun), self.encoder)
-                if not isinstance(found, Mapping):
-                    raise UserError(
-                        f"auxiliary '{name}' must return a dict of terms such as "
-                        f"{{'{min(begun)}': loss}}, got {type(found).__name__}."
-                    )
-                if not begun <= set(found) <= set(public):
-                    raise UserError(
-                        f"auxiliary '{name}' computes the terms {sorted(found)}, but has weights "
-                        f"for {sorted(public)}: each term needs one weight, each weight one term."
-                    )
-                for term, value in found.items():
-                    number = self._number(name, term, value)
-                    if term in begun:
-                        terms[public[term]] = number
-        return terms
-
-    def _number(self, name: str, term: str, value: Any) -> Tensor:
-        """A term as a scalar tensor; a loss with nothing to say may give a plain 0.0."""
-        if isinstance(value, int | float):
-            return torch.tensor(float(value), device=self.policy.device)
-        shape = value.shape if isinstance(value, Tensor) else None
-        if shape != ():
-            got = type(value).__name__ if shape is None else f"shape {tuple(shape)}"
-            raise UserError(f"auxiliary '{name}': term '{term}' must be one number, got {got}.")
-        return value  # type: ignore[no-any-return]
+            return self._terms.compute(batch, wanted, self.encoder)
 
     def after_step(self) -> None:
-        for loss in self._each():
+        for loss in self._terms.each():
             loss.after_step()
 
     # -- randomness ---------------------------------------------------------------------------

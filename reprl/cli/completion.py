@@ -62,7 +62,8 @@ def candidates(line: str) -> list[str]:
 
 
 def _overrides(word: str) -> list[str]:
-    from reprl.compose import compose, flatten, groups, options
+    from reprl.compose import compose, groups, options
+    from reprl.overrides import flatten
 
     group, equals, _ = word.partition("=")
     known = groups()

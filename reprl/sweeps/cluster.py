@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from reprl.compose import quoted
 from reprl.errors import UserError
+from reprl.overrides import quoted
 from reprl.sweeps.cluster_job import Launch, Spec, notes
 from reprl.sweeps.cluster_launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger

@@ -14,8 +14,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from reprl.compose import flatten, parse
 from reprl.errors import UserError, nearest
+from reprl.overrides import flatten, parse
 from reprl.sweeps.plan import Plan
 
 EXTRAS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 import yaml
 
 from reprl import __version__
-from reprl.compose import expand, options, parse, search_dirs
+from reprl.compose import options, search_dirs
 from reprl.config import Config, check, load
 from reprl.errors import UserError, nearest
+from reprl.overrides import expand, parse
 from reprl.places import expanded
 from reprl.ranges import number_of
 

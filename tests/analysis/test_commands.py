@@ -12,7 +12,7 @@ import pytest
 from reprl.analysis.commands import commands
 from reprl.analysis.results import collect
 from reprl.analysis.training_commands import combined
-from reprl.compose import expand
+from reprl.overrides import expand
 
 VARIANTS = "original,constant_rectangle,moving_square,green_lines,diagonals"
 LEVELS = "green_lines@0.25,green_lines@0.75,green_lines@1"

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprl.compose import PARTS, compose, options
+from reprl.compose import compose, options
 from reprl.config import check
 from reprl.envs import AtariVecEnv, make_vec_env
+from reprl.overrides import PARTS
 from reprl.training import make_model
 
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]

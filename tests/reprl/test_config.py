@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from reprl.cli import main
-from reprl.compose import PARTS, compose, expand, groups, options
+from reprl.compose import compose, groups, options
 from reprl.config import check, load
 from reprl.errors import UserError
+from reprl.overrides import PARTS, expand
 
 CPU = ["device=cpu", "threads=1"]
 EXPERIMENTS = list(options("experiment"))
