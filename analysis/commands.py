@@ -82,14 +82,15 @@ def _checkpoint(measured: pd.DataFrame, runs: list[Run]) -> str:
     """Which checkpoint was measured, where it was not the newest of every run."""
     known = {run.name: run.record for run in runs}
     steps = pd.to_numeric(measured.get("step", pd.Series(dtype=float)), errors="coerce")
+    best = {n: b.get("step") for n, r in known.items() if isinstance(b := r.get("best"), dict)}
     found = [
-        (step, known[name].get("step"), (known[name].get("best") or {}).get("step"))
+        (step, known[name].get("step"), best.get(name))
         for name, step in steps.groupby(measured["run"]).max().items()
         if name in known and pd.notna(step)
     ]
     if all(newest in (None, step) for step, newest, _ in found):
         return ""
-    if all(best == step for step, _, best in found):
+    if all(chosen == step for step, _, chosen in found):
         return "checkpoint=best"
     same = {step for step, _, _ in found}
     return f"checkpoint={same.pop():.0f}" if len(same) == 1 else ""

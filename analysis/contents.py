@@ -51,8 +51,8 @@ def overall_table(summary: pd.DataFrame) -> Table:
         "Retention = (score − random on the variant) / (clean − random on the clean game). Brackets"
         " are 95 % intervals over whole training runs; a single seed has none."
     )
-    if (frame["n_seeds"] == 1).any():
-        note += " One seed: no rank, since another seed may turn the order round."
+    if (frame["ranked"].map(lambda r: r is True) & frame["rank"].isna()).any():
+        note += " Without an interval no rank, since another seed may turn the order round."
     return Table("overall", "Methods at a glance", columns, frame, note)
 
 

@@ -101,13 +101,12 @@ def _copies(trained: pd.DataFrame) -> str:
     greedy = trained[_greedy(trained)]
     if greedy.empty:
         return ""
-    groups = greedy.groupby(["run", "variant"])
-    fewest = min(len(different(games)) for _, games in groups)
-    most = int(groups.size().max())
-    if fewest >= most:
+    counts = [(len(different(g)), len(g)) for _, g in greedy.groupby(["run", "variant"])]
+    fewest, of = min(counts, key=lambda count: count[0] / count[1])
+    if fewest == of:
         return ""
     return (
-        f"greedy actions repeat games: of {most} games a variant as few as {fewest} differ in "
+        f"greedy actions repeat games: of {of} games a variant as few as {fewest} differ in "
         "score or length, and only different ones count as evidence against random play."
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.naming import at_severity, curve_of, is_baseline, usual_severity
+from reprl.analysis.naming import curve_of, is_baseline, variant_label
 from reprl.analysis.statistics import (
     Estimate,
     estimate,
@@ -38,7 +38,8 @@ GAP_COLUMNS = (
 def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     """The games that count: finite scores of each run's last evaluated step, variants labelled.
 
-    A variant keeps its plain name at its usual severity and is `name@severity` at any other.
+    A variant keeps its plain name at its usual severity and is `name@severity` at any other; one
+    that is not known here has no usual severity.
     """
     missing = [c for c in NEEDED if c not in episodes.columns]
     if missing:
@@ -59,13 +60,9 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
     frame["variant"] = frame["variant"].astype(str)
     frame["curve"] = frame["variant"].map(curve_of)
-    plain = ~frame["variant"].str.contains("@")
-    # Of a variant that is not known here, the strongest severity found is the usual one.
-    strongest = frame[plain].groupby("variant")["severity"].max()
-    usual = {name: _known(usual_severity(str(name)), s) for name, s in strongest.items()}
-    other = plain & frame["severity"].notna() & (frame["severity"] != frame["variant"].map(usual))
-    pairs = zip(frame.loc[other, "variant"], frame.loc[other, "severity"], strict=True)
-    frame.loc[other, "variant"] = [at_severity(str(name), float(level)) for name, level in pairs]
+    pairs = list(zip(frame["variant"], frame["severity"], strict=True))
+    labels = {pair: variant_label(*pair) for pair in dict.fromkeys(pairs)}
+    frame["variant"] = [labels[pair] for pair in pairs]
     return frame
 
 
@@ -78,10 +75,6 @@ def _require_one_protocol(episodes: pd.DataFrame) -> None:
             "the episodes table mixes protocols: choose the rows of one `deterministic` and one "
             "`sticky` first."
         )
-
-
-def _known(usual: float | None, otherwise: float) -> float:
-    return otherwise if usual is None else usual
 
 
 def main_labels(labels: Iterable[str]) -> list[str]:

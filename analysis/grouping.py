@@ -27,9 +27,9 @@ def distinguish(runs: list[Run], warnings: list[str]) -> None:
         differing = [
             k for k in keys if len({json.dumps(s.get(k), default=str) for s in settings}) > 1
         ]
-        if "total_steps" in differing and len(differing) == 1:
+        if differing == ["total_steps"] and len({r.seed for r in members}) == len(members):
             warnings.append(f"{method}: its runs were trained for different numbers of steps.")
-            continue
+            continue  # each is a seed of its own; of one seed they are different methods
         named = _enough(differing, settings)
         for run, values in zip(members, settings, strict=True):
             extra = ", ".join(f"{k.removeprefix('algo.')}={values.get(k)}" for k in named)
@@ -70,14 +70,23 @@ def of_one_game(
         f"of {others} to a report of their own."
     )
     for kind, frames in tables.items():
-        tables[kind] = [f for f in frames if _game_at(f.attrs["folder"], runs) in (chosen, None)]
+        tables[kind] = []
+        for frame in frames:
+            around = _games_at(frame.attrs["folder"], runs)
+            if around <= {chosen}:
+                tables[kind].append(frame)
+            elif len(around) > 1:
+                warnings.append(
+                    f"{frame.attrs['folder']}: runs of different games are around it, so nobody "
+                    "can say whose these players are: left out (keep each game in its own folder)."
+                )
     return [run for run in runs if run.game == chosen]
 
 
-def _game_at(folder: Path, runs: list[Run]) -> str | None:
-    """The game of the run in a folder, or of those beside it; None where they play several."""
+def _games_at(folder: Path, runs: list[Run]) -> set[str]:
+    """The game of the run in a folder, or of those beside it."""
     for home in (folder.resolve(), folder.resolve().parent):
         games = {r.game for r in runs if r.path.resolve().is_relative_to(home)}
         if games:
-            return games.pop() if len(games) == 1 else None
-    return None
+            return games
+    return set()

@@ -30,7 +30,7 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     """Per trained method: clean score, mean score and retention over the variants, order, rank.
 
     Methods whose runs are mostly no better than random on the clean game have no order, and
-    methods of one seed no rank: its place among the others is not known.
+    methods without an interval (of one seed) no rank: their place among the others is not known.
     """
     scores = run_scores(episodes)
     random = random_scores(scores)
@@ -44,8 +44,9 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
             continue
         clean = _column(part, CLEAN)
         known = verdicts.get(str(method), [])
-        row: dict[str, object] = {"method": method, "n_seeds": len(part)}
-        row |= _spread("clean", estimate(mean, clean))
+        play = estimate(mean, clean)
+        row: dict[str, object] = {"method": method, "n_seeds": play.n_seeds or len(part)}
+        row |= _spread("clean", play)
         played = part[variants].to_numpy(float)  # (R, V)
         row |= _spread("score", estimate(mean, played) if variants else UNKNOWN)
         table = np.column_stack([clean, part[known_variants].to_numpy(float)])  # (R, 1 + V)
@@ -62,7 +63,7 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     table_["ranked"] = pd.Series([r["ranked"] for r in rows], dtype=object)  # True, False or None
     key = table_["retention"].where(table_["ranked"].map(lambda r: r is True))
     table_["order"] = key.rank(ascending=False, method="min")
-    table_["rank"] = key.where(table_["n_seeds"] > 1).rank(ascending=False, method="min")
+    table_["rank"] = key.where(table_["retention_low"].notna()).rank(ascending=False, method="min")
     return table_
 
 
@@ -175,7 +176,7 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
     if np.isfinite(row["retention_low"]):
         spread = f" [{share(row['retention_low'])}, {share(row['retention_high'])}]"
     text = (
-        f"{played} and keeps {share(row['retention'])}{spread} of what it learned on the variants"
+        f"{played} and on the variants keeps {share(row['retention'])}{spread} of what it learned"
     )
     kept = own[own["retention"].notna()]
     if len(kept) > 1:
@@ -199,9 +200,9 @@ def verdict(summary: pd.DataFrame) -> str:
         )
         return f"{none} better than random play: nothing here speaks about generalization yet."
     if ranked.empty:
-        return "No method can be ranked yet; the notes below say what is missing."
+        return "No method can be ranked yet; below it is said why."
     best = ranked.iloc[0]
-    text = f"{best['method']} keeps {share(best['retention'])} of what it learned on the variants"
+    text = f"On the variants {best['method']} keeps {share(best['retention'])} of what it learned"
     if len(ranked) > 1:
         second = ranked.iloc[1]
         text += f", {second['method']} {share(second['retention'])}"
@@ -210,7 +211,7 @@ def verdict(summary: pd.DataFrame) -> str:
         elif pd.notna(best["retention_low"]) and pd.notna(second["retention_high"]):
             text += "; their intervals overlap, so the order may change with more seeds."
         else:
-            text += "; one seed has no interval, so this is no ranking."
+            text += "; not both have an interval, so this is no ranking."
     else:
         text += "."
     if poor:

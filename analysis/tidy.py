@@ -67,6 +67,8 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         if column not in table.columns:
             table[column] = np.nan
         table[column] = pd.to_numeric(table[column], errors="coerce")
+    player = table["method"].astype(str).map(is_baseline)
+    table.loc[player & table["train_seed"].isna(), "train_seed"] = -1  # nobody trained it
     complete = table[["run", "method", "variant"]].notna().all(axis=1)
     finite = table[NUMBERS[kind]].map(np.isfinite).all(axis=1)
     bad = damaged + int((~complete | ~finite).sum())

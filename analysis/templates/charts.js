@@ -23,7 +23,7 @@ const colour = (method) => `var(--c${styleOf[method] ? styleOf[method].colour : 
 const visible = (method) => styleOf[method] !== undefined && !hidden.has(method);
 const number = (v, digits) => (v === null || v === undefined) ? "–" : v.toFixed(digits).replace(/^-(?=0\.?0*$)/, "").replace("-", "−");
 const percent = (v) => (v === null || v === undefined) ? "–" : number(100 * v, 0) + " %";
-const spread = (p, form) => form(p.value) + (p.low === null ? " (no interval: one seed)" : ` [${form(p.low)}, ${form(p.high)}]`);
+const spread = (p, form) => form(p.value) + (p.low === null ? ` (no interval${p.n === 1 ? ": one seed" : ""})` : ` [${form(p.low)}, ${form(p.high)}]`);
 
 function mark(parent, x, y, method, size, extra) {
   const shape = styleOf[method].shape, s = size;
@@ -75,7 +75,7 @@ function nothing(found, missing) {
 function ratioAxis(items) {
   const log = (v, chance) => Math.log2(v / chance), known = items.filter((i) => i.chance > 0);
   const zero = Math.floor(Math.min(0, ...known.filter((i) => i.value > 0).map((i) => log(i.value, i.chance)))) - 1;
-  const never = known.some((i) => i.value <= 0);
+  const never = known.some((i) => i.value <= 0 || (i.low !== null && i.low <= 0));
   return {
     at: (v, chance) => v === null || !(chance > 0) ? null : v > 0 ? Math.max(zero, log(v, chance)) : zero,
     text: (t) => (never && t === zero ? "0" : String(+(2 ** t).toPrecision(5))) + "×",

@@ -8,6 +8,7 @@ for (const method of data.methods) {
   if (method.baseline) hidden.add(method.name);
 }
 let variant = document.body.dataset.variant;
+const firstVariant = data.variants.find((v) => v !== data.clean);
 const chosenIn = (choice) => document.querySelector(`[data-choice=${choice}] [aria-pressed=true]`)?.value;
 let points = chosenIn("points"), measure = chosenIn("measure"), metric = chosenIn("metric");
 // Attention is often measured on few variants: its section then shows one of those, and says so.
@@ -48,7 +49,7 @@ const draw = {
     dots(box, { ...plot, rows: data.variants, items, title: `${points} by variant and method` });
   },
   slopes(box) {
-    slopes(box, { seeds: data.seeds, variant: variant === "*" ? data.variants.find((v) => v !== data.clean) : variant, clean: data.clean, random: data.random, title: "every seed from the clean game to the variant" });
+    slopes(box, { seeds: data.seeds, variant: variant === "*" ? firstVariant : variant, clean: data.clean, random: data.random, title: "every seed from the clean game to the variant" });
   },
   severity(box) {
     const series = data.severity.filter((s) => s.curve === box.dataset.curve);
@@ -102,7 +103,10 @@ function chooseVariant(value) {
     instead.hidden = looked === value;
     instead.textContent = `Attention was not measured on ${value}. This is ${looked}.`;
   }
-  for (const name of document.querySelectorAll(".chosen")) name.textContent = shownIn(name) === "*" ? "all variants" : shownIn(name);
+  for (const name of document.querySelectorAll(".chosen")) {
+    const all = name.dataset.one === undefined ? "all variants" : firstVariant;
+    name.textContent = shownIn(name) === "*" ? all : shownIn(name);
+  }
   drawAll();
 }
 for (const select of document.querySelectorAll("select.variant")) select.addEventListener("change", () => chooseVariant(select.value));

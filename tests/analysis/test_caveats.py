@@ -66,7 +66,7 @@ def test_one_seed_each_is_no_ranking(synthetic: ModuleType, tmp_path: Path) -> N
     assert compared["difference"].notna().all()
     assert compared["improvement"].isna().all()
     assert "this is no ranking" in path.read_text()
-    assert "One seed: no rank" in path.read_text()
+    assert "Without an interval no rank" in path.read_text()
 
 
 def test_the_shares_of_difficulty_can_be_checked_on_the_page(sweep: Path, tmp_path: Path) -> None:

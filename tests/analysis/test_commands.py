@@ -154,6 +154,9 @@ def test_the_measured_checkpoint_is_named_where_it_is_not_the_newest(runs: Path)
     record(None)
     assert all(" checkpoint=500000" in line for line in lines(runs, "evaluate"))
     assert lines(runs, "attention")[0] == "runs variant=original steps=400 checkpoint=500000"
+    for path in runs.glob("ppo*/run.json"):  # nothing damaged stops the report
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"best": "000"}))
+    assert all(" checkpoint=500000" in line for line in lines(runs, "evaluate"))
     record(500_000)
     assert all(" checkpoint=best" in line for line in lines(runs, "evaluate"))
     for path in runs.glob("ppo*/run.json"):

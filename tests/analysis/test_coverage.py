@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reprl.analysis.ablation import ablation_table
 from reprl.analysis.gap import generalization_gap
 from reprl.analysis.overall import headline, overall, verdict
 from reprl.analysis.report import compose, write_report
@@ -107,3 +108,44 @@ def test_twins_without_a_measure_and_of_other_variants(runs: Path, tmp_path: Pat
     assert {row["variant"] for row in data["twin"]} <= set(data["twin_variants"])
     write_report([runs], tmp_path / "report")
     assert "green_lines@1" in (tmp_path / "report" / "figures" / "twin.svg").read_text()
+
+
+def test_greedy_games_of_uneven_number_that_all_differ_are_no_copies(runs: Path) -> None:
+    for path in runs.glob("ppo*/evaluation/episodes.csv"):
+        edit(path, lambda t: t.assign(deterministic=True, length=range(len(t))))
+    edit(runs / FIRST / "evaluation" / "episodes.csv", lambda t: t[t["episode"] < 2])
+    assert not any("repeat games" in note for note in said(runs)[0])
+    path = runs / FIRST / "evaluation" / "episodes.csv"
+    edit(path, lambda t: t.assign(length=1, episode_return=3.0))
+    assert any("of 2 games a variant as few as 1 differ" in note for note in said(runs)[0])
+
+
+def test_a_seed_without_the_clean_game_is_not_counted_with_it(runs: Path) -> None:
+    edit(runs / FIRST / "evaluation" / "episodes.csv", lambda t: t[t["variant"] != "original"])
+    row = overall(collect([runs]).episodes).set_index("method").loc["ppo nature"]
+    assert row["n_seeds"] == row["beat_random"] == 2
+
+
+def test_a_single_usable_seed_has_no_rank(runs: Path) -> None:
+    for path in sorted(runs.glob("ppo-nature-[0-9]/evaluation/episodes.csv"))[1:]:
+        edit(path, lambda t: t[t["variant"] != "original"])
+    row = overall(collect([runs]).episodes).set_index("method").loc["ppo nature"]
+    assert pd.isna(row["rank"])
+    assert row["order"] >= 1
+
+
+def test_run_by_run_keeps_what_is_known_of_retention(runs: Path) -> None:
+    path = runs / "baselines" / "evaluation" / "episodes.csv"
+    edit(path, lambda t: t[(t["method"] != "random") | (t["variant"] != "diagonals")])
+    got = collect([runs])
+    kept = ablation_table(got).frame.groupby("method")["retention"].mean()
+    summary = overall(got.episodes).set_index("method")["retention"]
+    assert kept.notna().any()
+    assert kept.notna().equals(summary.reindex(kept.index).notna())
+
+
+def test_players_need_no_seed_of_training(runs: Path) -> None:
+    edit(runs / "baselines" / "evaluation" / "episodes.csv", lambda t: t.assign(train_seed=None))
+    got = collect([runs])
+    assert not any("damaged" in w for w in got.warnings)
+    assert "random" in set(got.episodes["method"])

@@ -12,7 +12,7 @@ from reprl.analysis.gap import (
     prepare,
     score_estimates,
 )
-from reprl.analysis.naming import at_severity
+from reprl.analysis.naming import at_severity, variant_label
 from reprl.analysis.severity import curve_points, difficulty, severity_areas, severity_curves
 from reprl.envs import find
 from reprl.errors import UserError
@@ -113,11 +113,16 @@ SEVERE = table(
 )
 
 
-def test_severities_get_labels_and_full_severity_keeps_the_name() -> None:
-    assert set(prepare(SEVERE)["variant"]) == {"original", "lines@0.5", "lines"}
+def test_severities_get_labels_as_everywhere_else() -> None:
+    assert set(prepare(SEVERE)["variant"]) == {"original", "lines@0.5", "lines@1"}
     assert curve_points(SEVERE) == {
-        "lines": [(0.0, "original"), (0.5, "lines@0.5"), (1.0, "lines")]
+        "lines": [(0.0, "original"), (0.5, "lines@0.5"), (1.0, "lines@1")]
     }
+    known = SEVERE.assign(variant=SEVERE["variant"].replace("lines", "green_lines"))
+    assert set(prepare(known)["variant"]) == {"original", "green_lines", "green_lines@1"}
+    for frame in (SEVERE, known):
+        pairs = zip(frame["variant"], frame["severity"], strict=True)
+        assert prepare(frame)["variant"].to_list() == [variant_label(*pair) for pair in pairs]
 
 
 def test_severity_curve_and_area_by_hand() -> None:

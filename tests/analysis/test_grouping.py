@@ -85,3 +85,25 @@ def test_pictures_of_a_users_own_variant_keep_its_name(runs: Path) -> None:
     assert "my.games:Fog" in run.images
     assert list(run.trends) == list(run.videos) == ["my.games:Fog"]
     assert run.labels == {"my.games:Fog": ["stuck"]}
+
+
+def test_a_seed_trained_longer_is_another_method(runs: Path) -> None:
+    longer = Path(shutil.copytree(runs / "ppo-nature-1", runs / "longer"))
+    configure(longer, total_steps=10**6)
+    names = {r.method for r in collect([runs]).runs if r.method.startswith("ppo nature")}
+    assert "ppo nature · total_steps=1000000" in names
+    assert len(names) == 2
+
+
+def test_seeds_of_different_length_stay_one_method_with_a_note(runs: Path) -> None:
+    configure(runs / "ppo-nature-1", total_steps=10**6)
+    got = collect([runs])
+    assert len({r.method for r in got.runs if r.method.startswith("ppo nature")}) == 1
+    assert any("trained for different numbers of steps" in w for w in got.warnings)
+
+
+def test_a_random_player_between_games_is_nobodys(runs: Path) -> None:
+    configure(Path(shutil.copytree(runs / "ppo-nature-1", runs / "other")), env={"game": "pong"})
+    got = collect([runs])
+    assert any("runs of different games are around it" in w for w in got.warnings)
+    assert "random" not in set(got.episodes["method"])

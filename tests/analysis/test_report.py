@@ -92,7 +92,9 @@ def test_numbers_are_those_of_the_games(sweep: Path, report: Path) -> None:
 def test_the_report_says_what_matters(report: Path) -> None:
     page = report.read_text()
     text = html.unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
-    assert re.search(r"Scores \d+\.\d on the clean game \(3 seeds\) and keeps \d+ % \[", text)
+    assert re.search(
+        r"Scores \d+\.\d on the clean game \(3 seeds\) and on the variants keeps \d+ % \[", text
+    )
     assert "with 3 against 3 seeds no exact test of 6 comparisons" in text
     assert "stuck on green_lines" in text
     for label in ("too easy", "informative", "too hard"):

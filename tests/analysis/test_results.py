@@ -223,9 +223,9 @@ def test_games_of_two_protocols_are_not_the_same_game(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.5, 0.4, "what it learned on the variants, b 30\u00a0%."),
+        (0.5, 0.4, "On the variants a keeps 60\u00a0% of what it learned, b 30\u00a0%."),
         (0.2, 0.4, "their intervals overlap"),
-        (np.nan, np.nan, "one seed has no interval, so this is no ranking"),
+        (np.nan, np.nan, "not both have an interval, so this is no ranking"),
     ],
 )
 def test_the_headline_says_how_sure_the_order_is(low: float, high: float, words: str) -> None:
