@@ -24,7 +24,8 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from reprl import __version__
-from reprl.checkpoint_folders import OLD, path_of, prune, recover, steps
+from reprl.checkpoint_folders import OLD, candidates, path_of, prune, recover
+from reprl.checkpoint_folders import steps as steps
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def save(
         os.replace(final, place / f".{final.name}{OLD}")
     os.replace(draft, final)
     _sync(place)
+    shutil.rmtree(place / f".{final.name}{OLD}", ignore_errors=True)
     if keep is not None:
         prune(folder, model.num_timesteps, keep, protect)
     return final
@@ -118,14 +120,14 @@ def load(folder: str | Path, env: VecEnv | None = None, *, step: int | None = No
 
 def read(folder: str | Path, step: int | None = None) -> Stored:
     """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
-    candidates = _candidates(Path(folder), step)
-    for position, path in enumerate(candidates):
+    found = candidates(Path(folder), step)
+    for position, path in enumerate(found):
         try:
             return _read(path)
         except Damaged as damage:
-            if position + 1 == len(candidates):
+            if position + 1 == len(found):
                 raise UserError(f"checkpoint {path} is damaged: {damage}.") from None
-            before = candidates[position + 1].name
+            before = found[position + 1].name
             print(
                 f"WARNING: checkpoint {path} is damaged ({damage}); going back to {before}.",
                 file=sys.stderr,
@@ -179,26 +181,6 @@ class _Record(dict[str, Any]):
         )
 
 
-def _candidates(folder: Path, step: int | None) -> list[Path]:
-    if not folder.exists():
-        raise UserError(f"there is no checkpoint '{folder}'.")
-    if not folder.is_dir():
-        raise UserError(f"{folder} is a file, not a run folder: reprl reads only its own format.")
-    if (folder / "manifest.json").exists() and step is None:
-        return [folder]
-    found = steps(folder)
-    if not found:
-        raise UserError(f"{folder} holds no reprl checkpoint: it has no checkpoints/<step> folder.")
-    if step is not None:
-        if step not in found:
-            raise UserError(
-                f"{folder} has no checkpoint at step {step}: choose from "
-                f"{', '.join(map(str, found))}."
-            )
-        return [path_of(folder, step)]
-    return [path_of(folder, s) for s in reversed(found)]
-
-
 def _read(path: Path) -> Stored:
     manifest = _manifest(path)
     data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
@@ -219,6 +201,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         written, hashes, step = manifest["format"], manifest["sha256"], int(manifest["step"])
     except FileNotFoundError:
         raise Damaged("manifest.json is missing") from None
+    except OSError as error:
+        raise _unreadable(path / "manifest.json", error) from error
     except (ValueError, KeyError, TypeError):
         raise Damaged("manifest.json is not a manifest") from None
     if written != FORMAT or not isinstance(hashes, dict):
@@ -228,11 +212,18 @@ def _manifest(path: Path) -> dict[str, Any]:
     return {**manifest, "step": step}
 
 
+def _unreadable(path: Path, error: OSError) -> UserError:
+    """A disk that does not answer now: the file may be whole, so nothing goes back behind it."""
+    return UserError(f"cannot read {path}: {error.strerror}; try again.")
+
+
 def _checked(path: Path, hashes: dict[str, str]) -> bytes:
     try:
         data = path.read_bytes()
-    except OSError:
+    except FileNotFoundError:
         raise Damaged(f"{path.name} is missing") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if hashlib.sha256(data).hexdigest() != hashes.get(path.name):
         raise Damaged(f"{path.name} does not match its checksum")
     return data

@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+from reprl.errors import UserError
+
 OLD = ".old"  # ends the name of a checkpoint that is being replaced
 
 
@@ -21,6 +23,27 @@ def steps(folder: str | Path) -> list[int]:
     """The steps of a run's checkpoints, oldest first, whole or damaged."""
     found = [p for p in (Path(folder) / "checkpoints").glob("[0-9]*") if p.name.isdecimal()]
     return sorted(int(p.name) for p in found if p == path_of(folder, int(p.name)) and p.is_dir())
+
+
+def candidates(folder: Path, step: int | None) -> list[Path]:
+    """The checkpoint that is meant, and after the newest one those before it."""
+    if not folder.exists():
+        raise UserError(f"there is no checkpoint '{folder}'.")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a run folder: reprl reads only its own format.")
+    if (folder / "manifest.json").exists() and step is None:
+        return [folder]
+    found = steps(folder)
+    if not found:
+        raise UserError(f"{folder} holds no reprl checkpoint: it has no checkpoints/<step> folder.")
+    if step is not None:
+        if step not in found:
+            raise UserError(
+                f"{folder} has no checkpoint at step {step}: choose from "
+                f"{', '.join(map(str, found))}."
+            )
+        return [path_of(folder, step)]
+    return [path_of(folder, s) for s in reversed(found)]
 
 
 def recover(folder: str | Path) -> None:

@@ -32,7 +32,7 @@ from reprl.overrides import (
     parse,
     quoted,
     refuse,
-    schedules,
+    replacements,
 )
 from reprl.places import expanded, is_folder
 
@@ -50,7 +50,7 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
         refuse(override)
         if override.key_or_group in known:
             _check_choice(override, dirs)
-    overrides = [*schedules(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    overrides = [*replacements(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
     with _hydra():
         try:
             composed = hydra_compose("train", overrides, return_hydra_config=True)

@@ -21,7 +21,7 @@ from reprl.compose import compose, selections
 from reprl.config_checks import check_batches, check_variants, device_of
 from reprl.errors import UserError, nearest, unknown
 from reprl.overrides import PARTS, flatten
-from reprl.ranges import FRACTION, STICKIEST, Range, checked, number_of, range_of
+from reprl.ranges import FRACTION, STICKIEST, WORDS, Range, checked, number_of, range_of
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
 
@@ -149,9 +149,14 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
         was = declared.get(key)
         if isinstance(was, bool) and not isinstance(value, bool):
             raise UserError(f"{key}={value} must be true or false.")
-        if isinstance(was, int | float) and not isinstance(was, bool):
+        word = WORDS.get(key.rpartition(".")[2])
+        if (
+            isinstance(was, int | float)
+            and not isinstance(was, bool)
+            and not (word and value == word)
+        ):
             number_of(key, "null" if value is None else value)
-        if value is None and any(other.startswith(f"{key}.") for other in declared):
+        if value is None and f"{key}.start" in declared:
             raise UserError(f"{key}=null must be a number or a schedule.")
     return check(values)
 

@@ -76,19 +76,24 @@ def combinations(overrides: list[str]) -> list[str]:
     return rewritten
 
 
-def schedules(overrides: list[str]) -> list[str]:
-    """A schedule takes the place of what was there: merged, a kind or an end would be left."""
+def replacements(overrides: list[str]) -> list[str]:
+    """A schedule or a part takes the place of what was there: merged, its keys would be left."""
     rewritten: list[str] = []
     for text, override in zip(overrides, parse(overrides), strict=True):
         key, value = override.key_or_group, override.value()
         part, dot, _ = key.partition(".")
-        mapping = isinstance(value, dict) and part in PARTS and dot and set(value) & set(KEYS)
-        if mapping and override.type == OverrideType.CHANGE:
+        changes = part in PARTS and dot and override.type == OverrideType.CHANGE
+        built = isinstance(value, dict) and "_target_" in value
+        if changes and isinstance(value, dict) and not built and _is_schedule(value):
             schedule(value, name=key)
-            rewritten += [f"~{key}", f"+{text}"]
-        else:
-            rewritten.append(text)
+            built = True
+        rewritten += [f"~{key}", f"+{text}"] if changes and built else [text]
     return rewritten
+
+
+def _is_schedule(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping means a schedule, rightly spelled or not, and no setting of the user's."""
+    return "start" in value or (bool(value) and set(value) <= set(KEYS))
 
 
 def refuse(override: Override) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reprl.checkpoint_folders import candidates
 from reprl.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check_launch(configs: Iterable[Config]) -> None:
     """Check what depends on this machine: every parent, and wandb's login."""
     configs = list(configs)
     for parent in sorted({c.parent for c in configs if c.parent is not None}):
-        parent_of(parent)
+        candidates(*parent_of(parent))
     if any(config.wandb == "online" for config in configs):
         from reprl.loggers import require_login
 

@@ -30,6 +30,7 @@ class Range:
 
 COEFFICIENT = Range(0, 1e3, usual=(0, 10))
 FRACTION = Range(0, 1)
+WORDS = {"resolution": "native"}  # keys that take a word instead of a number
 STICKIEST = 0.99  # at 1 no action would ever reach the game
 
 # By the last part of a key, in algo, encoder, attention, auxiliary and augmentation alike.
@@ -45,7 +46,7 @@ LEAVES: dict[str, Range] = {
     "vf_coef": Range(0, 100, usual=(0, 2)),
     "max_grad_norm": Range(0, 1e6, usual=(0.05, 40), open_low=True),
     "rms_prop_eps": Range(0, 1, open_low=True),
-    "instrument_every": Range(0, 1_000_000_000),
+    "instrument_every": Range(0, 1_000_000_000, whole=True),
     # from 1 on the contrastive loss did not converge, from 1e-4 on training crawled
     "repr_coef": Range(0, 1e3, usual=(0, 0.5)),
     "regularize_coef": Range(0, 1e3, usual=(0, 5e-5)),

@@ -17,7 +17,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
-from reprl import checkpoint, registry
+from reprl import __version__, checkpoint, registry
 from reprl.algorithms import Diverged
 from reprl.branch import branch
 from reprl.checkpoint_folders import drop_beyond, recover
@@ -45,7 +45,8 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
         if config.parent is not None:
             branch(model, config)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes
-            extra |= {"step": model.num_timesteps, "fill": partial(checkpoint.save, model)}
+            step = model.num_timesteps
+            extra |= {"step": step, "began_at": step, "fill": partial(checkpoint.save, model)}
         folder = create(config, command=command, python_path=python_path, **extra)
         with folder.lock():
             return train(Session(config, folder, model), resumed=False)
@@ -64,6 +65,7 @@ def resume(path: str) -> int:
             print(f"{folder.path} is finished.")
             return 0
         require_unchanged(folder, config, stored)
+        say_version(folder.record())
         env = make_env(config)
         try:
             model = make_model(config, env)
@@ -92,6 +94,18 @@ def require_unchanged(folder: RunFolder, config: Config, stored: checkpoint.Stor
         raise UserError(
             f"{folder.path} has lost the checkpoint it began with: train again with "
             f"parent={config.parent}."
+        )
+
+
+def say_version(record: dict[str, Any]) -> None:
+    """Warn where another version of reprl goes on: its next numbers may be others."""
+    versions = record.get("versions")
+    began = versions.get("reprl") if isinstance(versions, dict) else None
+    if began not in (None, __version__):
+        print(
+            f"WARNING: this run began with reprl {began} and goes on with {__version__}; "
+            "CHANGELOG.md says what differs.",
+            file=sys.stderr,
         )
 
 

@@ -17,6 +17,7 @@ class A2C(Agent, stable_baselines3.A2C):
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.A2C
     policy_loss_name: ClassVar[str] = "policy_loss"
+    looks: ClassVar[int] = 50
 
     def _objective(self) -> PolicyGradient:
         return PolicyGradient(self.normalize_advantage)

@@ -45,6 +45,7 @@ class Agent(Resumable):
 
     stock: ClassVar[type[OnPolicyAlgorithm]]  # the SB3 algorithm this one extends
     policy_loss_name: ClassVar[str]  # what SB3 calls it in its log
+    looks: ClassVar[int]  # updates between two looks of the costlier instruments
     rollout_buffer: RolloutMemory
     arguments: dict[str, Any]  # SB3's arguments as given, defaults included
     timings: Timings
@@ -61,7 +62,7 @@ class Agent(Resumable):
         mode: str = "plain",
         optimizer: str | None = None,
         weight_decay: float = 0.0,
-        instrument_every: int = 50,
+        instrument_every: int | None = None,
         compile: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -77,7 +78,7 @@ class Agent(Resumable):
         self.mode = mode
         self.optimizer = optimizer
         self.weight_decay = weight_decay
-        self.instrument_every = instrument_every
+        self.instrument_every = self.looks if instrument_every is None else instrument_every
         self.early_stops = 0
         self._iterations = 0
         self._phase = "ready"
@@ -171,7 +172,9 @@ class Agent(Resumable):
     @property
     def compiled(self) -> bool | None:
         """Whether the update runs compiled; None while that is not known yet."""
-        return False if self.network is None else self.network.compiled
+        if self.network is None:
+            return False
+        return True if self.network.must else self.network.compiled
 
     # -- the two halves of an iteration ---------------------------------------------------------
 

@@ -80,11 +80,11 @@ class Extras:
             context = self._context(observation_space, action_space)
             for loss in self._terms.each():
                 loss.setup(context)
-        self._views_used = context.lent
         require_own_parameters(self.losses, self.policy)
         self.losses.to(device)
         self.parameters = [p for p in self.losses.parameters() if p.requires_grad]
         rehearse(self, observation_space)
+        self._views_used = context.lent
 
     # -- construction -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ class PPO(Agent, stable_baselines3.PPO):
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
     policy_loss_name: ClassVar[str] = "policy_gradient_loss"
+    looks: ClassVar[int] = 5
 
     def _objective(self) -> ClippedSurrogate:
         progress = self._current_progress_remaining

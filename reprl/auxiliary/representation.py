@@ -83,6 +83,8 @@ class Representation(AuxiliaryLoss):
         return {term: part for term, part in self.parts.items() if isinstance(part, AuxiliaryLoss)}
 
     def setup(self, context: Context) -> None:
+        if "contrastive" not in self.parts:
+            _ = context.augmentation  # a coefficient of 0 switches its views off, knowingly
         for part in self._losses().values():
             part.setup(context)
 

@@ -107,6 +107,8 @@ def _target(folder: RunFolder, which: str) -> Target:
     there = checkpoint.steps(folder.path)
     if not there:
         raise UserError(f"{folder.path} has no checkpoint yet: nothing to evaluate.")
+    if which == "newest" and folder.record().get("began_at") == there[-1]:
+        raise UserError(f"{folder.path} has not trained yet: it only holds its parent's weights.")
     if which == "newest":
         return Target(folder, config, there[-1], exact=False)
     if which == "best":

@@ -97,9 +97,27 @@ def test_a_damaged_newest_falls_back_loudly(
         checkpoint.read(tmp_path)
 
 
+@pytest.mark.parametrize("file", ["manifest.json", "state.json"])
+def test_a_disk_that_does_not_answer_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    write(tmp_path, 10, 20)
+    real = Path.open
+
+    def fail(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == file and path.parent.name.endswith("20"):
+            raise OSError(5, "Input/output error")
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(UserError, match=f"cannot read .*{file}: Input/output error; try again"):
+        checkpoint.read(tmp_path)
+
+
 def test_a_damaged_checkpoint_is_replaced_when_the_run_reaches_it_again(tmp_path: Path) -> None:
     (write(tmp_path, 10, 20)[1] / "state.json").write_text("{}")
     write(tmp_path, 20)
+    assert not list((tmp_path / "checkpoints").glob(".*"))
     assert checkpoint.read(tmp_path).step == 20
     assert set(checkpoint.verify(tmp_path / "checkpoints" / "000000000020").values()) == {"ok"}
 

@@ -7,6 +7,7 @@ import pytest
 from reprl.cli import main
 from reprl.config import load
 from reprl.errors import UserError
+from reprl.overrides import _is_schedule
 
 CPU = ["device=cpu", "threads=1"]
 
@@ -95,3 +96,19 @@ def test_a_file_that_is_not_yaml_is_named_with_its_line(
     assert main(["train", "encoder=broken", f"--config-dir={tmp_path}", *CPU]) == 2
     said = capsys.readouterr().err
     assert f"{tmp_path}/encoder/broken.yaml is not YAML: line 3 is wrong (expected" in said
+
+
+def test_what_takes_a_word_or_nothing_may_be_given_it() -> None:
+    native = load(["attention=conv_21", "attention.resolution=native", *CPU])
+    assert native.attention["resolution"] == "native"
+    alone = load(["auxiliary=temporal", "auxiliary.augmentation=null", *CPU])
+    assert alone.auxiliary["augmentation"] is None
+
+
+def test_a_part_that_has_a_kind_is_no_schedule() -> None:
+    spec = "auxiliary.augmentation={_target_:my.Stripes,kind:wide}"
+    got = load(["auxiliary=temporal", spec, *CPU]).auxiliary["augmentation"]
+    assert (got["_target_"], got["kind"]) == ("my.Stripes", "wide")
+    assert _is_schedule({"start": 1.0, "ende": 0})  # misspelled, to be told so
+    assert not _is_schedule({"kind": "wide", "eps": 1})
+    assert not _is_schedule({})

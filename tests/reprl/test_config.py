@@ -46,6 +46,7 @@ BAD = [
     ("algo.normalize_advantage=off", "algo.normalize_advantage=off must be true or false", ""),
     ("algo.compile=3", "algo.compile=3 must be true or false", ""),
     ("algo.gamma=null", "algo.gamma=null is not a number", ""),
+    ("algo.instrument_every=2.5", "algo.instrument_every=2.5 must be a whole number", ""),
     ("algo.n_steps=null", "algo.n_steps=null is not a number", ""),
     ("algo.batch_size=null", "algo.batch_size=null is not a number", ""),
     ("algo.learning_rate=null", "algo.learning_rate=null must be a number or a schedule", ""),

@@ -10,6 +10,8 @@ import pytest
 
 from reprl import checkpoint, training
 from reprl.cli import main
+from reprl.errors import UserError
+from reprl.evaluation.targets import targets
 from reprl.run_folder import open_run
 from reprl.session import Session
 from tests.reprl.test_training import LAST, same_runs, train
@@ -83,10 +85,13 @@ def test_a_branch_killed_early_needs_its_parent_no_more(
     with monkeypatch.context() as patch:
         at_update(1, die, patch)
         assert train(place, *arguments) == 130
+    with pytest.raises(UserError, match="has not trained yet"):
+        targets(place)
     (begun,) = checkpoint.steps(place)
     assert begun == (0 if change.startswith("seed") else checkpoint.steps(parent)[-1])
     shutil.rmtree(parent)
     assert main(["resume", str(place)]) == 0
+    assert [target.step for target in targets(place)[0]] == [int(LAST)]
     for file in checkpoint.FILES:
         ours, theirs = (p / "checkpoints" / LAST / file for p in (place, tmp_path / "straight"))
         assert ours.read_bytes() == theirs.read_bytes(), file
@@ -151,3 +156,17 @@ def test_damaged_checkpoints_ahead_do_not_push_out_new_ones(
     assert checkpoint.steps(place)[-1] < 192
     assert main(["resume", str(place)]) == 0
     assert same_runs(place, whole)
+
+
+def test_another_version_goes_on_with_a_warning(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(whole, place)
+    shutil.rmtree(place / "checkpoints" / LAST)
+    folder = open_run(place)
+    assert main(["resume", str(place)]) == 0
+    assert "began with reprl" not in capsys.readouterr().err
+    folder.update(status="interrupted", versions={"reprl": "0.0.1"})
+    assert main(["resume", str(place)]) == 0
+    assert "began with reprl 0.0.1 and goes on with" in capsys.readouterr().err

@@ -208,6 +208,14 @@ def test_a_capture_of_another_kind_is_refused_by_the_setting() -> None:
     rebuild(captured.meta, Falling()).restore(captured)
 
 
+def test_that_a_run_was_compiled_is_known_before_its_next_update() -> None:
+    small: dict[str, Any] = {"seed": 0, "device": "cpu", "n_steps": 4}
+    model = A2C("CnnPolicy", Falling(), mode="fast", **small)
+    assert model.capture().meta["compiled"] is None
+    model.require_compiled(True)
+    assert model.capture().meta["compiled"] is True
+
+
 def test_memory_layout_of_the_last_observation_is_kept() -> None:
     model = PPO("CnnPolicy", Falling(), seed=0, n_steps=4, batch_size=8, n_epochs=1).learn(16)
     model._last_obs = np.ascontiguousarray(model._last_obs.transpose(0, 2, 3, 1)).transpose(

@@ -30,6 +30,7 @@ def test_views_that_no_loss_makes_are_refused(auxiliary: str) -> None:
     make(auxiliary=[auxiliary, "contrastive"], augmentation=VIEWS)
     nested = {"_target_": "reprl.auxiliary.Representation", "contra_coef": 1.0}
     make(auxiliary=nested, augmentation=VIEWS)
+    make(auxiliary=nested | {"contra_coef": 0.0, "recon_coef": 1.0}, augmentation=VIEWS)
 
 
 def test_a_model_trained_with_such_views_still_predicts() -> None:

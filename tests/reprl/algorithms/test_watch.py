@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprl.algorithms import PPO
+from reprl.algorithms import A2C, PPO
 from reprl.algorithms.watch import gradients
 from reprl.errors import UserError
 from reprl.schedules import schedule
@@ -89,6 +89,11 @@ def test_a_scheduled_value_coefficient_is_logged() -> None:
     assert (
         "train/vf_coef" not in PPO("CnnPolicy", Falling(), **SMALL).learn(32).logger.name_to_value
     )
+
+
+def test_how_often_is_looked_suits_the_algorithm() -> None:
+    ppo, a2c = (kind("CnnPolicy", Falling(), device="cpu") for kind in (PPO, A2C))
+    assert (ppo.instrument_every, a2c.instrument_every) == (5, 50)
 
 
 def test_schedules_by_hand() -> None:

@@ -151,13 +151,16 @@ def test_the_folder_and_every_parent_are_checked_first(
     monkeypatch.setattr(Local, "run", lambda self: 0)
     (tmp_path / "file").write_text("")
     (tmp_path / "sweep" / "something").mkdir(parents=True)
-    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent" / "checkpoints" / "000000000064").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
     there = f"parent={tmp_path / 'parent'}"
     for more, says in (
         ([f"run_dir={tmp_path / 'file'}"], "is a file"),
         ([f"run_dir={tmp_path / 'file' / 'x'}"], "cannot be written"),
         (["run_dir=/proc/x"], "cannot be written"),
         ([f"run_dir={tmp_path / 'new'}", f"{there},nowhere"], "no checkpoint 'nowhere'"),
+        ([f"run_dir={tmp_path / 'new'}", f"{there}@65"], "at step 65: choose from 64"),
+        ([f"run_dir={tmp_path / 'new'}", f"parent={tmp_path / 'empty'}"], "no reprl checkpoint"),
     ):
         with pytest.raises(UserError, match=says):
             launch(["seed=0,1", "device=cpu", *more], [])
