@@ -60,7 +60,8 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     frame["severity"] = pd.to_numeric(frame["severity"], errors="coerce")
     frame["variant"] = frame["variant"].astype(str)
     frame["curve"] = frame["variant"].map(curve_of)
-    pairs = list(zip(frame["variant"], frame["severity"], strict=True))
+    levels = frame["severity"].astype(object).where(frame["severity"].notna(), None)
+    pairs = list(zip(frame["variant"], levels, strict=True))
     labels = {pair: variant_label(*pair) for pair in dict.fromkeys(pairs)}
     frame["variant"] = [labels[pair] for pair in pairs]
     return frame
