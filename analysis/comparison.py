@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from reprl.analysis.statistics import Estimate, estimate, mean
+from reprl.analysis.statistics import Array, Estimate, estimate, mean
 from reprl.seeding import numpy_stream
 
 LEVEL = 0.05
@@ -53,8 +53,19 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Diffe
         return Difference(value, np.nan, np.nan, n, m, False)
     if np.var(x) + np.var(y) == 0:
         return Difference(value, value, value, n, m, False)
-    low, high = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
-    return Difference(value, float(low), float(high), n, m, False)
+    error, freedom = _welch(x, y)
+    half = float(stats.t.ppf(0.975, freedom)) * error
+    return Difference(value, value - half, value + half, n, m, False)
+
+
+def _welch(x: Array, y: Array) -> tuple[float, float]:
+    """The standard error of a difference of means and its degrees of freedom.
+
+    scipy's test computes the same, but warns where the values of one side are all equal.
+    """
+    a, b = (np.var(side, ddof=1) / len(side) for side in (x, y))
+    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
+    return float(np.sqrt(a + b)), float(freedom)
 
 
 def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Estimate:
@@ -179,7 +190,8 @@ def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:
         return None
     if np.var(a) + np.var(b) == 0:
         return bool(a.mean() > b.mean())
-    return bool(stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue < LEVEL)
+    error, freedom = _welch(a, b)
+    return bool(stats.t.sf((a.mean() - b.mean()) / error, freedom) < LEVEL)
 
 
 def is_ranked(verdicts: Sequence[bool | None]) -> bool | None:

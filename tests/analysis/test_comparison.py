@@ -27,6 +27,23 @@ def test_difference_is_paired_when_the_seeds_agree() -> None:
     assert (got.value, got.low, got.high) == pytest.approx((2.0, low, high))
 
 
+@pytest.mark.filterwarnings("error")
+def test_equal_values_on_one_side_are_no_reason_to_warn() -> None:
+    got = difference({1: 1.6, 2: 1.6, 3: 1.6}, {1: 3.0, 2: 4.0})
+    error = np.sqrt(0.5 / 2)  # all of it is the second's, with one degree of freedom
+    assert got.high - got.value == pytest.approx(stats.t.ppf(0.975, 1) * error)
+    assert beats_random([9.0, 9.0, 9.0], [1.0, 2.0, 0.0, 1.0]) is True
+    assert beats_random([1.0, 1.0, 1.0], [1.0, 2.0, 0.0, 1.0]) is False
+
+
+def test_beating_random_is_welchs_one_sided_test() -> None:
+    rng = np.random.default_rng(0)
+    for shift in np.linspace(0, 2, 21):
+        a, b = rng.normal(shift, 2, 12), rng.normal(0, 1, 20)
+        p = stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue
+        assert beats_random(a, b) is bool(p < 0.05)
+
+
 def test_difference_with_other_seeds_is_welchs() -> None:
     got = difference({1: 10.0, 2: 20.0}, {3: 4.0, 4: 5.0, 5: 9.0})
     want = stats.ttest_ind([10, 20], [4, 5, 9], equal_var=False).confidence_interval(0.95)
