@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reprl import __version__
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,7 +28,7 @@ def test_the_wheel_holds_only_reprl_and_its_command_works(tmp_path: Path) -> Non
     subprocess.run([*pip, *build], check=True)
     [wheel] = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"reprl", "reprl-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"reprl", f"reprl-{__version__}.dist-info"}
     shipped = {n for n in names if n.startswith("reprl/conf/") and n.endswith(".yaml")}
     written = {
         f"reprl/conf/{p.relative_to(ROOT / 'conf')}" for p in (ROOT / "conf").rglob("*.yaml")
