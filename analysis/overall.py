@@ -217,3 +217,30 @@ def verdict(summary: pd.DataFrame) -> str:
     if poor:
         text += f" {poor} other{'s are' if poor > 1 else ' is'} no better than random."
     return text
+
+
+def against_plain(compared: pd.DataFrame, plain: str) -> str:
+    """Which differences to the plain agent, on the mean of the variants, may not be chance."""
+    if compared.empty:
+        return ""
+    rows = compared[(compared["variant"] == ALL) & compared["difference_low"].notna()]
+    found: list[tuple[str, list[float]]] = []  # name, difference with its interval
+    for _, row in rows[(rows["method"] == plain) | (rows["against"] == plain)].iterrows():
+        numbers = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
+        if row["method"] == plain:  # seen from the other side
+            found.append((str(row["against"]), [-numbers[0], -numbers[2], -numbers[1]]))
+        else:
+            found.append((str(row["method"]), numbers))
+    if not found:
+        return ""
+    clear = [(name, n) for name, n in found if n[1] > 0 or n[2] < 0]
+    if not clear:
+        return f"On the mean of the variants no difference to {plain} is clear of 0."
+    parts = []
+    for name, numbers in sorted(clear, key=lambda item: -item[1][0]):
+        value, low, high = (form(number, "score") for number in numbers)
+        parts.append(f"{name} {'+' if numbers[0] > 0 else ''}{value} [{low}, {high}]")
+    text = f"Points against {plain} on the mean of the variants: {', '.join(parts)}"
+    if others := len(found) - len(clear):
+        text += f"; of {others} more the interval includes 0"
+    return text + (" (not corrected for their number)." if len(found) > 1 else ".")

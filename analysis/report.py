@@ -24,8 +24,8 @@ from reprl.analysis.commands import commands
 from reprl.analysis.gallery import Picture, pictures
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
-from reprl.analysis.naming import is_baseline
-from reprl.analysis.overall import comparisons, headline, overall, verdict
+from reprl.analysis.naming import is_baseline, is_plain
+from reprl.analysis.overall import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
 from reprl.analysis.results import Results, collect
@@ -89,6 +89,7 @@ def compose(
         "title": TITLE,
         "subtitle": _subtitle(results, methods),
         "verdict": verdict(summary),
+        "against_plain": _against_plain(results, tables),
         "length_note": length_note(results, summary.get("method", [])),
         "headlines": _headlines(results, summary, tables, looks),
         "warnings": results.warnings,
@@ -117,6 +118,12 @@ def compose(
     }
     page = environment.from_string(_template("report.html")).render(context)
     return page, tables, data, looks
+
+
+def _against_plain(results: Results, tables: dict[str, Table]) -> str:
+    plain = {r.method for r in results.runs if is_plain(r.config)}
+    compared = tables.get("comparisons")
+    return against_plain(compared.frame, plain.pop()) if compared and len(plain) == 1 else ""
 
 
 def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dict[str, Table]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from reprl.analysis.naming import is_plain, method_name, part_name, trained_variants
-from reprl.analysis.overall import verdict
+from reprl.analysis.overall import against_plain, verdict
 from reprl.analysis.results import collect
 from reprl.errors import UserError
 
@@ -240,3 +240,30 @@ def test_the_headline_says_how_sure_the_order_is(low: float, high: float, words:
         }
     )
     assert words in verdict(summary)
+
+
+def compared(*rows: tuple[str, str, float, float, float]) -> pd.DataFrame:
+    columns = ["method", "against", "difference", "difference_low", "difference_high"]
+    return pd.DataFrame(rows, columns=columns).assign(variant="all variants")
+
+
+def test_what_is_clear_of_the_plain_agent_is_said_with_its_interval() -> None:
+    boxes = ("boxes", "plain", 4.9, 3.1, 6.7)
+    assert against_plain(compared(boxes), "plain") == (
+        "Points against plain on the mean of the variants: boxes +4.9 [3.1, 6.7]."
+    )
+    turned = ("plain", "mask", 2.0, 1.0, 3.0)
+    unsure = ("curl", "plain", 3.0, -1.0, 7.0)
+    text = against_plain(
+        compared(boxes, turned, unsure, ("curl", "boxes", -3.0, -4.0, -2.0)), "plain"
+    )
+    assert (
+        "boxes +4.9 [3.1, 6.7], mask \u22122.0 [\u22123.0, \u22121.0]; of 1 more the interval"
+        in text
+    )
+    assert text.endswith("includes 0 (not corrected for their number).")
+    assert "no difference to plain is clear of 0" in against_plain(compared(unsure), "plain")
+    one_seed = ("boxes", "plain", 4.9, np.nan, np.nan)
+    assert against_plain(compared(one_seed), "plain") == ""
+    assert against_plain(compared(boxes).assign(variant="diagonals"), "plain") == ""
+    assert against_plain(pd.DataFrame(), "plain") == ""
