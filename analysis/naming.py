@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprl.envs.variation.lookup import catalogue
+from reprl.overrides import PARTS, flatten
 
-PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 # Settings that change where or how a run is executed, or which seed it had, but not the method.
 NOT_THE_METHOD = (
     "seed",
@@ -118,20 +118,6 @@ def method_name(config: Mapping[str, Any]) -> str:
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Whether a run is the bare algorithm and encoder on the clean game."""
     return " + " not in method_name(config) and trained_variants(config) == ["original"]
-
-
-def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted keys; lists stay whole."""
-    if not isinstance(config, Mapping):
-        return {prefix: config}
-    out: dict[str, Any] = {}
-    for key, value in config.items():
-        name = f"{prefix}.{key}" if prefix else str(key)
-        if isinstance(value, Mapping) and value:
-            out.update(flatten(value, name))
-        else:
-            out[name] = value
-    return out
 
 
 def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:

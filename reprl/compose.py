@@ -38,7 +38,6 @@ from reprl.places import expanded, is_folder
 
 SEARCHPATH = "hydra.searchpath="
 HIDDEN = {"hydra", "__pycache__"}
-DOES_NOT = "the configuration does not compose:"
 
 
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
@@ -129,7 +128,8 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
 def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
     missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
-        return UserError(_unreadable(error, dirs) or f"{DOES_NOT} {first_line(error)}")
+        whole = f"the configuration does not compose: {first_line(error)}"
+        return UserError(_unreadable(error, dirs) or whole)
     key, known = missing.group(1), groups(dirs)
     chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
     try:

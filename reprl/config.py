@@ -149,12 +149,8 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
         was = declared.get(key)
         if isinstance(was, bool) and not isinstance(value, bool):
             raise UserError(f"{key}={value} must be true or false.")
-        word = WORDS.get(key.rpartition(".")[2])
-        if (
-            isinstance(was, int | float)
-            and not isinstance(was, bool)
-            and not (word and value == word)
-        ):
+        worded = isinstance(value, str) and value == WORDS.get(key.rpartition(".")[2])
+        if isinstance(was, int | float) and not isinstance(was, bool) and not worded:
             number_of(key, "null" if value is None else value)
         if value is None and f"{key}.start" in declared:
             raise UserError(f"{key}=null must be a number or a schedule.")

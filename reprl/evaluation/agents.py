@@ -18,13 +18,13 @@ from reprl.algorithms.specs import name_of
 from reprl.envs import ScriptedAgent, Variant
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
+from reprl.overrides import PARTS
 from reprl.seeding import stream_seed
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
 DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
-PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 
 
 @dataclass(frozen=True)

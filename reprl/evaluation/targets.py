@@ -10,9 +10,11 @@ from typing import Any
 
 from reprl import checkpoint
 from reprl.analysis.naming import part_name
+from reprl.checkpoint_folders import candidates
 from reprl.config import Config
 from reprl.errors import UserError
-from reprl.evaluation.agents import PARTS, labels_of
+from reprl.evaluation.agents import labels_of
+from reprl.overrides import PARTS
 from reprl.run_folder import RunFolder, open_run, runs_in, step_of
 
 CHOICES = ("newest", "best")
@@ -120,9 +122,5 @@ def _target(folder: RunFolder, which: str) -> Target:
             )
     else:
         step = int(which)
-    if step not in there:
-        raise UserError(
-            f"{folder.path} has no checkpoint at step {step}: choose from "
-            f"{', '.join(map(str, there))}."
-        )
+    candidates(folder.path, step)  # refuses a step that is not there
     return Target(folder, config, step, exact=True)
