@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reprl.analysis.attention.scores import attention_scores
     from reprl.analysis.gap import generalization_gap
+    from reprl.analysis.load import collect
     from reprl.analysis.report import write_report
-    from reprl.analysis.results import collect
 
 __all__ = ["attention_scores", "collect", "generalization_gap", "write_report"]
 _HOMES = {
     "attention_scores": "reprl.analysis.attention.scores",
-    "collect": "reprl.analysis.results",
+    "collect": "reprl.analysis.load",
     "generalization_gap": "reprl.analysis.gap",
     "write_report": "reprl.analysis.report",
 }

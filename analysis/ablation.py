@@ -12,11 +12,11 @@ from reprl.analysis.coverage import main_variants
 from reprl.analysis.curves import load_curve, steps_per_second
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
 from reprl.analysis.lengths import training_steps
+from reprl.analysis.load import Results, Run
 from reprl.analysis.naming import method_settings, parts_of
-from reprl.analysis.results import Results, Run
-from reprl.analysis.statistics import retention
+from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
-from reprl.overrides import PARTS
+from reprl.config.overrides import PARTS
 
 
 def ablation_table(results: Results) -> Table:

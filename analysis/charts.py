@@ -9,12 +9,12 @@ import pandas as pd
 
 from reprl.analysis.curves import banded, load_curve, together
 from reprl.analysis.gap import CLEAN, generalization_gap, random_scores, run_scores, score_estimates
+from reprl.analysis.load import Results
 from reprl.analysis.measured import REFERENCES
 from reprl.analysis.naming import is_baseline
 from reprl.analysis.palette import Style
-from reprl.analysis.results import Results
 from reprl.analysis.severity import severity_curves
-from reprl.analysis.statistics import Array
+from reprl.analysis.stats import Array
 from reprl.analysis.tables import Table
 from reprl.analysis.tidy import MEASURES
 

@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 
 from reprl.analysis.gap import generalization_gap, score_estimates
+from reprl.analysis.load import Results
 from reprl.analysis.naming import (
     is_plain,
     trained_variants,
 )
-from reprl.analysis.results import Results
 from reprl.analysis.severity import RULE, difficulty, severity_areas
-from reprl.analysis.statistics import relative_gap
+from reprl.analysis.stats import relative_gap
 from reprl.analysis.tables import Column, Table
 
 METHOD = Column("method", "Method")

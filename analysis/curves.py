@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.statistics import Array, estimate, mean
+from reprl.analysis.stats import Array, estimate, mean
 
 STEP_COLUMNS = ("step", "steps", "total_timesteps", "time/total_timesteps")
 SCORE_COLUMNS = ("rollout/score", "score", "rollout/ep_rew_mean", "rollout/episode_return")

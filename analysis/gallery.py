@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from PIL import Image
 
-from reprl.analysis.results import Run
+from reprl.analysis.load import Run
 
 BUDGET = 9_000_000  # bytes of base64 for all pictures, so that the page stays below 15 MB
 AS_IS = 150_000  # a PNG up to this size is embedded unchanged

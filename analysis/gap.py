@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.naming import curve_of, is_baseline, variant_label
-from reprl.analysis.statistics import (
+from reprl.analysis.stats import (
     Estimate,
     estimate,
     gap_estimate,

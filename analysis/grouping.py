@@ -11,7 +11,7 @@ import pandas as pd
 from reprl.analysis.naming import method_settings
 
 if TYPE_CHECKING:
-    from reprl.analysis.results import Run
+    from reprl.analysis.load import Run
 
 FEW = 4  # settings that are all shown in a name
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from reprl.analysis.curves import STEP_COLUMNS, first_column
 from reprl.analysis.gap import prepare
-from reprl.analysis.results import Results, Run
+from reprl.analysis.load import Results, Run
 from reprl.analysis.tables import as_number
 
 SAME = 0.02  # runs end with a whole rollout, so equal settings may differ by a little

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.contents import METHOD, SEEDS, VARIANT, spread
-from reprl.analysis.statistics import estimate, mean
+from reprl.analysis.stats import estimate, mean
 from reprl.analysis.tables import Column, Table
 from reprl.analysis.tidy import MEASURES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprl.config.overrides import PARTS, flatten
 from reprl.envs.variation.lookup import catalogue
-from reprl.overrides import PARTS, flatten
 
 # Settings that change where or how a run is executed, or which seed it had, but not the method.
 NOT_THE_METHOD = (

@@ -24,11 +24,11 @@ from reprl.analysis.commands import commands
 from reprl.analysis.gallery import Picture, pictures
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
+from reprl.analysis.load import Results, collect
 from reprl.analysis.naming import is_baseline, is_plain
-from reprl.analysis.overall import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
-from reprl.analysis.results import Results, collect
+from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.errors import UserError
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
 from reprl.analysis.naming import is_baseline
-from reprl.analysis.statistics import Array, estimate, mean, retention
+from reprl.analysis.stats import Array, estimate, mean, retention
 from reprl.analysis.tables import form
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned

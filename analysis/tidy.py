@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.naming import is_baseline
-from reprl.csv_rows import read_rows
+from reprl.tables import read_rows
 
 # Columns each file must have, and those of them that must be numbers.
 REQUIRED = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
-from reprl.analysis.results import Run, read_mapping
+from reprl.analysis.load import Run, read_mapping
 
 INTERNAL = ("--sweep-name=", "progress=off")  # how a sweep starts its jobs
 BY_DEFAULT = ("threads=1", "env.workers=0")  # what `train -m` sets by itself

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import load_warning, machine, table
-from reprl import registry
+from reprl import components
 from reprl.algorithms import PPO
 from reprl.envs import make_vec_env
 
@@ -25,19 +25,19 @@ BATCH = 256
 def contenders() -> dict[str, dict[str, Any]]:
     """Every part alone; losses that need a mask are measured on the 7x7 one."""
     found: dict[str, dict[str, Any]] = {"plain": {}}
-    for name in registry.names("encoder"):
+    for name in components.names("encoder"):
         if name != "nature":
             found[f"encoder={name}"] = {"encoder": name}
-    for name in registry.names("attention"):
+    for name in components.names("attention"):
         if name != "none":
             found[f"attention={name}"] = {"attention": name}
-    for name in registry.names("auxiliary"):
+    for name in components.names("auxiliary"):
         if name != "none":
             found[f"auxiliary={name} (on attention=conv)"] = {
                 "attention": "conv",
                 "auxiliary": name,
             }
-    for name in registry.names("augmentation"):
+    for name in components.names("augmentation"):
         if name != "none":
             found[f"augmentation={name}"] = {"augmentation": name}
     return found

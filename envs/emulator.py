@@ -22,7 +22,7 @@ from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Variant
 from reprl.envs.variation.base import generator
 from reprl.errors import UserError
-from reprl.seeding import numpy_stream
+from reprl.rng import numpy_stream
 
 SKIP = 4  # emulator frames an action lasts
 

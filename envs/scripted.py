@@ -14,7 +14,7 @@ import numpy as np
 
 from reprl.envs.objects import Box, Objects
 from reprl.errors import UserError, unknown
-from reprl.seeding import numpy_stream
+from reprl.rng import numpy_stream
 
 NOOP, FIRE, RIGHT, LEFT = range(4)
 BLINDNESS = ("ball", "distractor", "paddle")

@@ -23,7 +23,7 @@ from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError, unknown
-from reprl.ranges import STICKIEST
+from reprl.validation import STICKIEST
 
 VariantSpec = str | Mapping[str, Any] | Variant
 MAGIC = b"reprl env snapshot 1\n"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from reprl.analysis.attention.network import Network, kl
 from reprl.analysis.attention.scores import over_blocks
 from reprl.analysis.attention.views import View, look, make_view, pixel_maps
-from reprl.seeding import numpy_stream, torch_stream
+from reprl.rng import numpy_stream, torch_stream
 
 SHARES = tuple(np.linspace(0, 1, 11).round(2).tolist()) + (0.01, 0.02, 0.05)
 ORDERS = ("attention", "random", "shifted")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprl.analysis.attention.scores import Maps, Masks, auc_from_ranks, pixel_ranks
-from reprl.analysis.statistics import Array
-from reprl.seeding import numpy_stream
+from reprl.analysis.stats import Array
+from reprl.rng import numpy_stream
 
 LONGEST = 8  # agent steps, half a second of the game
 SMALLEST_PEAK = 0.02  # AUC the best shift must stand above the median one and the average map

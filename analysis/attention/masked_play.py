@@ -11,10 +11,10 @@ import torch
 
 from reprl.analysis.attention.faithfulness import pixel_order, replaced
 from reprl.analysis.attention.views import View, look, pixel_maps
-from reprl.analysis.statistics import estimate, mean
+from reprl.analysis.stats import estimate, mean
 from reprl.envs.vector import VariantSpec, make_vec_env
-from reprl.evaluation.agents import inverse_cdf
-from reprl.seeding import numpy_stream
+from reprl.evaluation.players import inverse_cdf
+from reprl.rng import numpy_stream
 
 CONDITIONS = ("intact", "attended removed", "random removed", "attended only", "random only")
 

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
-from reprl.analysis.statistics import Array, Estimate, estimate
+from reprl.analysis.stats import Array, Estimate, estimate
 
 CLASSES = ("ball", "paddle", "bricks", "distractor", "background")
 METRICS = ("energy", "pointing", "auc")

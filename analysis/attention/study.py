@@ -19,8 +19,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from reprl.analysis.attention.collect import Player, Recording, collect
-from reprl.analysis.attention.draw import contact_sheet, write_picture, write_video
 from reprl.analysis.attention.faithfulness import (
     curve_table,
     policy_curves,
@@ -29,13 +27,15 @@ from reprl.analysis.attention.faithfulness import (
 )
 from reprl.analysis.attention.lag import ball_lag
 from reprl.analysis.attention.masked_play import masked_returns
+from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
+from reprl.analysis.attention.record import Player, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
-from reprl.csv_rows import read_rows
 from reprl.envs.vector import VariantSpec
 from reprl.instruments import MaskMonitor, inspect, mask_entropy, mask_mean
-from reprl.run_folder import write_atomically
+from reprl.runs.folder import write_atomically
+from reprl.tables import read_rows
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24

@@ -8,8 +8,8 @@ import stable_baselines3
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback
 
-from reprl.algorithms.agent import Agent
 from reprl.algorithms.objectives import PolicyGradient
+from reprl.algorithms.on_policy import Agent
 
 
 class A2C(Agent, stable_baselines3.A2C):

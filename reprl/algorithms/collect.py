@@ -10,11 +10,11 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from reprl.algorithms.fast import Network
-from reprl.algorithms.frames import FrameMemory
+from reprl.algorithms.compiled import Network
+from reprl.algorithms.frame_buffer import FrameMemory
 
 if TYPE_CHECKING:
-    from reprl.algorithms.agent import Agent
+    from reprl.algorithms.on_policy import Agent
 
 
 def collect(

@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from reprl.algorithms.update import Coefficients
 
 if TYPE_CHECKING:
-    from reprl.algorithms.agent import Agent
+    from reprl.algorithms.on_policy import Agent
 
 
 class Timings(dict[str, float]):

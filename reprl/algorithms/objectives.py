@@ -10,7 +10,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 from torch.nn import functional as F
 
-from reprl.algorithms.memory import Minibatch
+from reprl.algorithms.rollout_buffer import Minibatch
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
 
 

@@ -8,13 +8,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from reprl.algorithms.memory import require_reach
 from reprl.algorithms.objectives import evaluate
+from reprl.algorithms.rollout_buffer import require_reach
 from reprl.auxiliary.base import Batch, Context
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
-    from reprl.algorithms.extras import Extras
+    from reprl.auxiliary.losses import Extras
 
 
 class LentContext(Context):

@@ -10,11 +10,11 @@ import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback
 
-from reprl.algorithms.capture import Captured, Stored, capture, restore
-from reprl.algorithms.fast import Network
+from reprl.algorithms.compiled import Network
 from reprl.algorithms.journal import Timings
-from reprl.algorithms.plain import encode
 from reprl.algorithms.specs import Specs
+from reprl.checkpoint.serialization import encode
+from reprl.checkpoint.state import Captured, Stored, capture, restore
 from reprl.errors import UserError
 
 

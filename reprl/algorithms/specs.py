@@ -10,11 +10,11 @@ from typing import Any
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 
-from reprl import registry
+from reprl import components
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError, unknown
 
-Auxiliary = registry.Spec | Sequence[registry.Spec] | None
+Auxiliary = components.Spec | Sequence[components.Spec] | None
 USES = ("rad", "views")
 
 
@@ -33,21 +33,21 @@ class Specs:
 
 def resolve(
     *,
-    encoder: registry.Spec | None = None,
-    attention: registry.Spec | None = None,
+    encoder: components.Spec | None = None,
+    attention: components.Spec | None = None,
     auxiliary: Auxiliary = None,
-    augmentation: registry.Spec | None = None,
+    augmentation: components.Spec | None = None,
 ) -> Specs:
     """Look names up and refuse what could not be built again from a checkpoint."""
-    encoder_spec = registry.resolve("encoder", encoder)
-    attention_spec = registry.resolve("attention", attention)
+    encoder_spec = components.resolve("encoder", encoder)
+    attention_spec = components.resolve("attention", attention)
     auxiliary_specs = _auxiliaries(auxiliary)
     if encoder_spec is None and (auxiliary_specs or attention_spec):
-        encoder_spec = registry.resolve("encoder", "nature")
+        encoder_spec = components.resolve("encoder", "nature")
     if attention_spec is not None:
         assert encoder_spec is not None
         encoder_spec = encoder_spec | {"attention": attention_spec}
-    augmentation_spec = registry.resolve("augmentation", augmentation)
+    augmentation_spec = components.resolve("augmentation", augmentation)
     use = "rad"
     if augmentation_spec is not None:
         use = str(augmentation_spec.pop("use", "rad"))
@@ -80,12 +80,12 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
     for name, spec in named:
         if name in found:
             raise UserError(f"auxiliary '{name}' is given twice: name each in a mapping.")
-        if (resolved := registry.resolve("auxiliary", spec)) is not None:
+        if (resolved := components.resolve("auxiliary", spec)) is not None:
             found[name] = resolved
     return found
 
 
-def name_of(spec: registry.Spec) -> str:
+def name_of(spec: components.Spec) -> str:
     """A part's own word: its name, or its class in lower case."""
     if isinstance(spec, str):
         return spec
@@ -111,5 +111,5 @@ def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Enc
     if not is_image_space(observation_space):
         # SB3 would hand other numbers through as they are, and the update divides by 255.
         raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
-    encoder: Encoder = registry.build("encoder", spec, observation_space=observation_space)
+    encoder: Encoder = components.build("encoder", spec, observation_space=observation_space)
     return encoder

@@ -14,9 +14,9 @@ import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
-from reprl.algorithms.extras import Extras
-from reprl.algorithms.memory import Minibatch, RolloutMemory
 from reprl.algorithms.objectives import Evaluation, Objective, ReinforcementLoss, evaluate
+from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
+from reprl.auxiliary.losses import Extras
 
 Evaluate = Callable[[ActorCriticPolicy, Tensor, Tensor], Evaluation]
 

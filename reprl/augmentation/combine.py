@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation, View, stateless, whole
+from reprl.components import Spec, build, resolve
 from reprl.errors import UserError
-from reprl.registry import Spec, build, resolve
 
 
 def _parts(kind: str, specs: Sequence[Spec | Augmentation]) -> nn.ModuleList:

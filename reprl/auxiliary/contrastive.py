@@ -10,8 +10,8 @@ from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, number, one_of, whole
 from reprl.auxiliary.momentum import Momentum
 from reprl.auxiliary.views import Views
+from reprl.components import Spec
 from reprl.encoders.base import Encoder
-from reprl.registry import Spec
 
 ANCHORS = ("view", "batch")
 

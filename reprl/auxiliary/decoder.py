@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, one_of, whole
-from reprl.auxiliary.heads import ImageTrunk, PixelHead, mlp
+from reprl.auxiliary.modules import ImageTrunk, PixelHead, mlp
 from reprl.auxiliary.sparsity import require_attention
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError

@@ -9,8 +9,8 @@ from torch import Tensor
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient
 from reprl.auxiliary.views import Views
+from reprl.components import Spec
 from reprl.encoders.base import Encoder
-from reprl.registry import Spec
 
 
 def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, whole
-from reprl.auxiliary.heads import mlp
+from reprl.auxiliary.modules import mlp
 from reprl.encoders.base import Encoder
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, whole
-from reprl.auxiliary.heads import PixelHead
+from reprl.auxiliary.modules import PixelHead
 from reprl.encoders.base import Encoder
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from reprl import registry
+from reprl import components
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, coefficient, whole
 from reprl.encoders.base import Encoder
@@ -37,11 +37,11 @@ class Representation(AuxiliaryLoss):
         recon_coef: Coefficient = 0.0,
         regularize_coef: Coefficient = 0.0,
         begin_repr: int = 0,
-        contrastive: registry.Spec = "contrastive",
-        sparsity: registry.Spec = "sparsity",
-        decoder: registry.Spec = "decoder",
-        reconstruction: registry.Spec = "reconstruction",
-        regularization: registry.Spec = "regularization",
+        contrastive: components.Spec = "contrastive",
+        sparsity: components.Spec = "sparsity",
+        decoder: components.Spec = "decoder",
+        reconstruction: components.Spec = "reconstruction",
+        regularization: components.Spec = "regularization",
     ) -> None:
         super().__init__()
         outer = coefficient(NAME, "repr_coef", repr_coef)
@@ -61,15 +61,15 @@ class Representation(AuxiliaryLoss):
         self.reach = max(part.reach for part in self._losses().values())
 
     def _add(
-        self, term: str, spec: registry.Spec, key: str, coef: Coefficient, outer: Coefficient
+        self, term: str, spec: components.Spec, key: str, coef: Coefficient, outer: Coefficient
     ) -> None:
         weight = _nested(key, coef, outer)
         if coef == 0:
             return
-        plain = registry.resolve("auxiliary", spec)
+        plain = components.resolve("auxiliary", spec)
         if plain is None:
             raise UserError(f"auxiliary loss '{NAME}': {key}={coef} needs {term}, got {spec!r}.")
-        part = registry.build("auxiliary", {**plain, "coef": weight})
+        part = components.build("auxiliary", {**plain, "coef": weight})
         if len(part.weights) != 1:
             raise UserError(
                 f"auxiliary loss '{NAME}': {term} must be an auxiliary loss with one term, "

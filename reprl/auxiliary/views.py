@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reprl import registry
+from reprl import components
 from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import Context
 from reprl.errors import UserError
@@ -35,8 +35,8 @@ class Views:
     Not a module on purpose: the run's augmentation belongs to the run, not to the loss's state.
     """
 
-    def __init__(self, spec: registry.Spec | None) -> None:
-        self.spec: dict[str, Any] | None = registry.resolve("augmentation", spec)
+    def __init__(self, spec: components.Spec | None) -> None:
+        self.spec: dict[str, Any] | None = components.resolve("augmentation", spec)
         self.unchanged = spec is not None and self.spec is None  # "none", not merely not given
         self.augmentation: Augmentation | None = None
         self.mirror: Tensor | None = None  # (n_actions,) int64
@@ -50,9 +50,9 @@ class Views:
             return Unchanged()
         if self.spec is None and context.augmentation is not None:
             return context.augmentation
-        spec = self.spec or registry.resolve("augmentation", DEFAULT) or {}
+        spec = self.spec or components.resolve("augmentation", DEFAULT) or {}
         arguments = {key: value for key, value in spec.items() if key != "use"}
-        return stateless(registry.build("augmentation", arguments))
+        return stateless(components.build("augmentation", arguments))
 
     def require_actions(self) -> None:
         """Refuse views that mirror where it is not known which actions to exchange."""

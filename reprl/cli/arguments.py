@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprl.errors import UserError, nearest, unknown
-from reprl.places import expanded, is_folder, no_folder
+from reprl.runs.places import expanded, is_folder, no_folder
 
 Kind = Literal["text", "int", "float", "bool", "list"]
 Folders = Literal["none", "perhaps", "one", "many"]

@@ -13,10 +13,10 @@ from reprl.errors import UserError, unknown
 if TYPE_CHECKING:
     import pandas as pd
 
-    from reprl.analysis.attention.collect import Player
+    from reprl.analysis.attention.record import Player
     from reprl.analysis.attention.study import Study
     from reprl.envs import Variant
-    from reprl.evaluation.targets import Target
+    from reprl.evaluation.checkpoints import Target
 
 HELP = "where an agent looks: maps, video and scores against the game's ground truth"
 METHODS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
@@ -45,8 +45,8 @@ def run(arguments: list[str]) -> int:
         raise unknown("value of method", values["method"], METHODS)
     if values["over_training"] and values["checkpoint"] != "newest":
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
-    from reprl.evaluation.selection import expand
-    from reprl.evaluation.targets import each, targets
+    from reprl.evaluation.checkpoints import each, targets
+    from reprl.evaluation.variants import expand
 
     found, problems = targets(place, values["checkpoint"])
     game = found[0].config.env.game
@@ -104,7 +104,7 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
 
 
 def _player(name: str, seed: int) -> Player | None:
-    from reprl.analysis.attention.collect import scripted, uniform
+    from reprl.analysis.attention.record import scripted, uniform
 
     return {"agent": None, "random": uniform(seed), "scripted": scripted(seed)}[name]
 

@@ -62,8 +62,8 @@ def candidates(line: str) -> list[str]:
 
 
 def _overrides(word: str) -> list[str]:
-    from reprl.compose import compose, groups, options
-    from reprl.overrides import flatten
+    from reprl.config.compose import compose, groups, options
+    from reprl.config.overrides import flatten
 
     group, equals, _ = word.partition("=")
     known = groups()
@@ -78,7 +78,7 @@ def _overrides(word: str) -> list[str]:
 
 
 def _groups() -> list[str]:
-    from reprl.compose import groups
+    from reprl.config.compose import groups
 
     return [*groups(), "variant"]
 

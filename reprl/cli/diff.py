@@ -18,8 +18,8 @@ def run(arguments: list[str]) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from reprl.comparison import differences
-    from reprl.run_folder import open_run
+    from reprl.runs.diff import differences
+    from reprl.runs.folder import open_run
 
     a, b = (open_run(folder) for folder in folders)
     changed = differences(a, b)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
-from reprl.ranges import STICKIEST
+from reprl.validation import STICKIEST
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from reprl.envs import Variant
-    from reprl.evaluation.agents import Agent
-    from reprl.evaluation.targets import Target
+    from reprl.evaluation.checkpoints import Target
+    from reprl.evaluation.players import Agent
 
 HELP = "play full games on variants with trained, random and scripted agents"
 
@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate every run of the folder, and the players that stand beside them."""
     (place,), values = parse("evaluate", arguments, KEYS, "one")
     from reprl.evaluation.baselines import players
-    from reprl.evaluation.targets import targets
+    from reprl.evaluation.checkpoints import targets
 
     found, problems = targets(place, values["checkpoint"])
     game = found[0].config.env.game
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _variants(values: dict[str, Any], game: str) -> list[Variant]:
-    from reprl.evaluation.selection import expand
+    from reprl.evaluation.variants import expand
 
     levels = []
     for text in values["severities"] or []:
@@ -90,11 +90,11 @@ def _games(
 ) -> int:
     import pandas as pd
 
-    from reprl.evaluation.agents import ModelAgent
     from reprl.evaluation.baselines import baselines_file
     from reprl.evaluation.campaign import Campaign, Protocol, summary
-    from reprl.evaluation.selection import label
-    from reprl.evaluation.targets import each
+    from reprl.evaluation.checkpoints import each
+    from reprl.evaluation.players import ModelAgent
+    from reprl.evaluation.variants import label
 
     greedy = values["deterministic"]
     protocol = Protocol(tuple(variants), values["episodes"], values["seed"], values["sticky"])
@@ -135,7 +135,7 @@ def _games(
 def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
     import pandas as pd
 
-    from reprl.evaluation.targets import each
+    from reprl.evaluation.checkpoints import each
     from reprl.evaluation.twin_folder import looked_at, split, twin_summary
 
     compared, refused = split(variants)

@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> int:
 
 def catalogue(config_dirs: list[Path]) -> dict[str, dict[str, str]]:
     """Group -> option -> help; the variants and suites are a group too."""
-    from reprl.compose import groups, options
+    from reprl.config.compose import groups, options
     from reprl.envs.variation import find, variants
 
     pages = {group: options(group, config_dirs) for group in groups(config_dirs)}

@@ -7,9 +7,9 @@ HELP = "go on with an interrupted run, bit for bit"
 
 def run(arguments: list[str]) -> int:
     folders, _ = parse("resume", arguments, {}, "one")
-    from reprl.run_folder import open_run
+    from reprl.runs.folder import open_run
 
     open_run(folders[0])  # a wrong folder is said before torch loads
-    from reprl.training import resume
+    from reprl.runs.train import resume
 
     return resume(str(folders[0]))

@@ -12,7 +12,7 @@ from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
-    from reprl.run_folder import RunFolder
+    from reprl.runs.folder import RunFolder
 
 HELP = "what ran: status, steps, score and gap of every run in a folder, oldest first"
 
@@ -31,8 +31,8 @@ Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, it
 def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
-    from reprl.places import expanded
-    from reprl.run_folder import damaged_in, runs_in
+    from reprl.runs.folder import damaged_in, runs_in
+    from reprl.runs.places import expanded
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
@@ -58,8 +58,8 @@ def show(found: Found, place: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from reprl.metrics import evaluated_gap, progress_of
-    from reprl.run_folder import step_of
+    from reprl.runs.folder import step_of
+    from reprl.runs.metrics import evaluated_gap, progress_of
 
     rows = []
     for folder, record, status in found:
@@ -94,7 +94,7 @@ def show(found: Found, place: Path) -> None:
 def export(found: Found, place: Path, target: Path) -> None:
     """Copy what a paper's appendix needs; a run still at work is left out by name."""
     from reprl.disk import out_of_space
-    from reprl.publish import publish, size
+    from reprl.runs.export import publish, size
 
     for folder, _, status in found:
         if status == "running":

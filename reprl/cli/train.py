@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprl.errors import UserError
-from reprl.places import expanded, is_folder
+from reprl.runs.places import expanded, is_folder
 
 HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
 
@@ -42,8 +42,8 @@ def run(arguments: list[str]) -> int:
         from reprl.sweeps import launch, show
 
         return (show if request.show else launch)(request.overrides, request.config_dirs)
-    from reprl.config import load
-    from reprl.places import check_launch, check_new
+    from reprl.config.schema import load
+    from reprl.runs.places import check_launch, check_new
 
     config = load(request.overrides, request.config_dirs)
     if request.show:
@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
         return 0
     check_new(config.run_dir)
     check_launch([config])
-    from reprl.training import start
+    from reprl.runs.train import start
 
     command = ["reprl", "train", *arguments]
     return start(config, command=command, python_path=python_path, sweep=request.sweep)
@@ -102,8 +102,8 @@ def understand(arguments: list[str]) -> Request:
 
 def user_code(request: Request) -> list[str]:
     """Let modules beside the user's configs, and in the working folder, be imported."""
-    from reprl.compose import search_dirs
-    from reprl.run_folder import add_to_path
+    from reprl.config.compose import search_dirs
+    from reprl.runs.folder import add_to_path
 
     dirs = search_dirs(request.overrides, request.config_dirs)
     found = [str(d.resolve()) for d in dirs] + [str(d.resolve().parent) for d in dirs]
@@ -116,7 +116,7 @@ def help_page() -> str:
     """How to call it, and train.yaml, which says what every key means."""
     from importlib import resources
 
-    from reprl.compose import groups
+    from reprl.config.compose import groups
 
     contents = (resources.files("reprl.conf") / "train.yaml").read_text()
     return USAGE.format(groups=", ".join(groups())) + "\nconf/train.yaml:\n\n" + contents.rstrip()

@@ -12,7 +12,7 @@ HELP = "check a run folder: checksums of every checkpoint, hashes of the newest"
 
 def run(arguments: list[str]) -> int:
     folders, _ = parse("verify", arguments, {}, "one")
-    from reprl.run_folder import open_run
+    from reprl.runs.folder import open_run
 
     folder = open_run(folders[0])
     folder.config()  # it must still be one

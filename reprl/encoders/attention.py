@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from reprl.components import Spec, build, resolve
 from reprl.encoders.geometry import Grid, averaging, grid, interpolation, separable
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError, unknown
-from reprl.registry import Spec, build, resolve
 
 PLACES = ("features", "image")
 BRANCH_WIDTHS = (8, 16)

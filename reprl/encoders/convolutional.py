@@ -8,11 +8,11 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
+from reprl.components import Spec
 from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.geometry import Grid, gaussians, grid, separable
 from reprl.errors import UserError
-from reprl.registry import Spec
 
 
 def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:

@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium as gym
 from torch import Tensor, nn
 
+from reprl.components import Spec
 from reprl.encoders.convolutional import ConvEncoder, image_shape
 from reprl.encoders.initialisation import KeepsOwnWeights, orthogonal
 from reprl.errors import UserError
-from reprl.registry import Spec
 
 CHANNELS = (16, 32, 32)
 

@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium as gym
 from torch import nn
 
+from reprl.components import Spec
 from reprl.encoders.convolutional import ConvEncoder, image_shape
-from reprl.registry import Spec
 
 
 def nature_trunk(frames: int, padding: tuple[int, int, int] = (0, 0, 0)) -> nn.Sequential:

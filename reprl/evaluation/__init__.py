@@ -1,6 +1,8 @@
 """Evaluation: full games of a trained agent on every variant, and one game in every picture."""
 
-from reprl.evaluation.agents import (
+from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
+from reprl.evaluation.evaluate import COLUMNS, distinct_games, evaluate, evaluate_model, mean_scores
+from reprl.evaluation.players import (
     Agent,
     ModelAgent,
     RandomAgent,
@@ -8,10 +10,8 @@ from reprl.evaluation.agents import (
     Task,
     as_agent,
 )
-from reprl.evaluation.arena import FRAME_LIMIT, STUCK_AFTER, Arena, Game
-from reprl.evaluation.runner import COLUMNS, distinct_games, evaluate, evaluate_model, mean_scores
-from reprl.evaluation.selection import expand
 from reprl.evaluation.twin import TWIN_COLUMNS, twin_evaluation
+from reprl.evaluation.variants import expand
 
 __all__ = [
     "COLUMNS",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from reprl.envs import ScriptedAgent
 from reprl.errors import UserError, unknown
-from reprl.evaluation.agents import Agent, RandomAgent, ScriptedPlayer
-from reprl.evaluation.targets import Target
+from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.players import Agent, RandomAgent, ScriptedPlayer
 
 NAMES = ("random", "scripted", "none")
 

@@ -12,11 +12,11 @@ import pandas as pd
 
 from reprl.envs import Variant
 from reprl.evaluation import store
-from reprl.evaluation.agents import Agent, Task
-from reprl.evaluation.arena import Arena, Game
+from reprl.evaluation.episodes import Arena, Game
+from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.meter import Meter
-from reprl.evaluation.runner import distinct_games, fitted, table
-from reprl.evaluation.selection import label
+from reprl.evaluation.players import Agent, Task
+from reprl.evaluation.variants import label
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import IO, Any
 
-from reprl.evaluation.arena import Game
-from reprl.progress import duration
+from reprl.evaluation.episodes import Game
+from reprl.runs.progress import duration
 
 EVERY = {True: 0.2, False: 20.0}  # seconds between two lines: on a terminal, and elsewhere
 

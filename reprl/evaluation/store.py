@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reprl.csv_rows import read_rows
 from reprl.errors import UserError
-from reprl.evaluation.agents import Task
-from reprl.evaluation.runner import COLUMNS
-from reprl.run_folder import write_atomically
+from reprl.evaluation.evaluate import COLUMNS
+from reprl.evaluation.players import Task
+from reprl.runs.folder import write_atomically
+from reprl.tables import read_rows
 
 # What makes two rows the same game under the same protocol; a run's folder may be renamed.
 KEY = (

@@ -20,11 +20,11 @@ from reprl.envs import AtariVecEnv, Variant, make_vec_env
 from reprl.envs.objects import Objects
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError
-from reprl.evaluation.agents import ModelAgent, in_batches, inverse_cdf
-from reprl.evaluation.arena import FRAME_LIMIT
-from reprl.evaluation.runner import IDENTITY, env_settings
-from reprl.evaluation.selection import expand, label
-from reprl.seeding import numpy_stream, stream_seed
+from reprl.evaluation.episodes import FRAME_LIMIT
+from reprl.evaluation.evaluate import IDENTITY, env_settings
+from reprl.evaluation.players import ModelAgent, in_batches, inverse_cdf
+from reprl.evaluation.variants import expand, label
+from reprl.rng import numpy_stream, stream_seed
 
 MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shift")
 TWIN_COLUMNS = (

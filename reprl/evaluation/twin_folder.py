@@ -6,8 +6,7 @@ import pandas as pd
 
 from reprl.envs import Variant
 from reprl.evaluation import store
-from reprl.evaluation.selection import label
-from reprl.evaluation.targets import Target
+from reprl.evaluation.checkpoints import Target
 from reprl.evaluation.twin import (
     MEASURES,
     TWIN_COLUMNS,
@@ -15,6 +14,7 @@ from reprl.evaluation.twin import (
     reason,
     twin_evaluation,
 )
+from reprl.evaluation.variants import label
 
 KEY = (
     *("method", "step", "variant", "severity", "episode", "eval_seed"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     """Check every job, then run what is not done yet; the exit code says if all of it is."""
-    from reprl.places import check_launch, check_writable
+    from reprl.runs.places import check_launch, check_writable
     from reprl.sweeps import plan
     from reprl.sweeps.ledger import Ledger
     from reprl.sweeps.local import Local
@@ -20,8 +20,8 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     check_launch(job.config for job in sweep.jobs)
     ledger = Ledger(sweep.folder)
     if sweep.hydra:
-        from reprl.sweeps.cluster import Cluster
-        from reprl.sweeps.cluster_launcher import choose
+        from reprl.sweeps.cluster.launch import Cluster
+        from reprl.sweeps.cluster.launcher import choose
 
         launcher = choose(sweep)
         ledger.open(sweep.jobs)

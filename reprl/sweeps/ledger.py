@@ -18,7 +18,7 @@ from typing import IO
 
 from reprl.disk import write_atomically
 from reprl.errors import UserError
-from reprl.run_folder import STATUSES, RunFolder
+from reprl.runs.folder import STATUSES, RunFolder
 from reprl.sweeps.plan import Task
 
 VERSION = 1

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import yaml
 
 from reprl import __version__
-from reprl.compose import options, search_dirs
-from reprl.config import Config, check, load
+from reprl.config.compose import options, search_dirs
+from reprl.config.overrides import expand, parse
+from reprl.config.schema import Config, check, load
 from reprl.errors import UserError, nearest
-from reprl.overrides import expand, parse
-from reprl.places import expanded
-from reprl.ranges import number_of
+from reprl.runs.places import expanded
+from reprl.validation import number_of
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from reprl.config.overrides import quoted
 from reprl.disk import FULL, is_full
-from reprl.overrides import quoted
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import Task
 

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from reprl.metrics import progress_of
+from reprl.runs.metrics import progress_of
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reprl.analysis.load import collect
 from reprl.analysis.report import compose, write_report
-from reprl.analysis.results import collect
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from reprl.analysis.commands import commands
-from reprl.analysis.results import collect
+from reprl.analysis.load import collect
 from reprl.analysis.training_commands import combined
-from reprl.overrides import expand
+from reprl.config.overrides import expand
 
 VARIANTS = "original,constant_rectangle,moving_square,green_lines,diagonals"
 LEVELS = "green_lines@0.25,green_lines@0.75,green_lines@1"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reprl.analysis.comparison import (
+from reprl.analysis.pairwise import (
     beats_random,
     can_be_tested,
     difference,

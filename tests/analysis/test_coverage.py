@@ -9,9 +9,9 @@ import pytest
 
 from reprl.analysis.ablation import ablation_table
 from reprl.analysis.gap import generalization_gap
-from reprl.analysis.overall import headline, overall, verdict
+from reprl.analysis.load import collect
 from reprl.analysis.report import compose, write_report
-from reprl.analysis.results import collect
+from reprl.analysis.summary import headline, overall, verdict
 
 FIRST = "ppo-nature-1"
 

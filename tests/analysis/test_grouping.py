@@ -10,8 +10,8 @@ import yaml
 
 from reprl.analysis.charts import learning
 from reprl.analysis.gap import generalization_gap
+from reprl.analysis.load import collect
 from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
-from reprl.analysis.results import collect
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reprl.analysis.load import collect
 from reprl.analysis.naming import is_plain, method_name, part_name, trained_variants
-from reprl.analysis.overall import against_plain, verdict
-from reprl.analysis.results import collect
+from reprl.analysis.summary import against_plain, verdict
 from reprl.errors import UserError
 
 

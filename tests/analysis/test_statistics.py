@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reprl.analysis.statistics import (
+from reprl.analysis.stats import (
     absolute_gap,
     estimate,
     gap_estimate,
@@ -107,7 +107,7 @@ def test_the_simulation_exposes_intervals_that_ignore_runs() -> None:
 
 def test_bca_covers_with_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """BCa at 24 runs: 90 to 98 % over 200 experiments."""
-    monkeypatch.setattr("reprl.analysis.statistics.RESAMPLES", 1000)
+    monkeypatch.setattr("reprl.analysis.stats.RESAMPLES", 1000)
     rng = np.random.default_rng(11)
     hits = 0
     for _ in range(200):

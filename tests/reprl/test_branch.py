@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from reprl import checkpoint
-from reprl.branch import differences
-from reprl.config import Config, load
-from reprl.run_folder import create
+from reprl.config.schema import Config, load
+from reprl.runs.folder import create
+from reprl.runs.warm_start import differences
 from tests.reprl.test_training import TINY, train
 
 SAME: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import pytest
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
-from reprl.run_folder import add_to_path
+from reprl.runs.folder import add_to_path
 
 CODE = """
 import torch

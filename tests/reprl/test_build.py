@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprl.compose import compose, options
-from reprl.config import check
+from reprl.config.compose import compose, options
+from reprl.config.overrides import PARTS
+from reprl.config.schema import check
 from reprl.envs import AtariVecEnv, make_vec_env
-from reprl.overrides import PARTS
-from reprl.training import make_model
+from reprl.runs.train import make_model
 
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
 CASES = [(group, name) for group in (*PARTS, "experiment") for name in options(group)]

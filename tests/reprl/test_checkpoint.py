@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from reprl import checkpoint
-from reprl.checkpoint_folders import drop_beyond, recover
+from reprl.checkpoint.files import drop_beyond, recover
 from reprl.errors import UserError
 
 

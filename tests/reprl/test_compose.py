@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from reprl.cli import main
-from reprl.config import load
+from reprl.config.overrides import _is_schedule
+from reprl.config.schema import load
 from reprl.errors import UserError
-from reprl.overrides import _is_schedule
 
 CPU = ["device=cpu", "threads=1"]
 

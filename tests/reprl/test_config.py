@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from reprl.cli import main
-from reprl.compose import compose, groups, options
-from reprl.config import check, load
+from reprl.config.compose import compose, groups, options
+from reprl.config.overrides import PARTS, expand
+from reprl.config.schema import check, load
 from reprl.errors import UserError
-from reprl.overrides import PARTS, expand
 
 CPU = ["device=cpu", "threads=1"]
 EXPERIMENTS = list(options("experiment"))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from reprl.components import resolve
 from reprl.encoders import Impala, Nature
 from reprl.instruments import (
     MaskMonitor,
@@ -20,7 +21,6 @@ from reprl.instruments import (
     mask_entropy,
     mask_mean,
 )
-from reprl.registry import resolve
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 BIG = spaces.Box(0, 255, (4, 84, 84), np.uint8)

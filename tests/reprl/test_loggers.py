@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from wandb.proto import wandb_internal_pb2
 
-from reprl.loggers import TensorBoardSink, WandbSink, rewind_tensorboard
-from reprl.metrics import Averages, CsvSink, read_rows, rewind_csv
-from reprl.progress import Moment, Progress, alarms, duration, line
+from reprl.runs.metrics import Averages, CsvSink, read_rows, rewind_csv
+from reprl.runs.progress import Moment, Progress, alarms, duration, line
+from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
 
 BLOCK = 32768
 

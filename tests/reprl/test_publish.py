@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reprl import publish
-from reprl.analysis.results import collect
+from reprl.analysis.load import collect
 from reprl.cli import main
-from reprl.config import load
-from reprl.run_folder import create, where
+from reprl.config.schema import load
+from reprl.runs import export as publish
+from reprl.runs.folder import create, where
 
 FIXTURE = Path(__file__).parents[1] / "analysis" / "fixture.py"
 

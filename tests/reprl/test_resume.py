@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from reprl import checkpoint, training
+from reprl import checkpoint
 from reprl.cli import main
 from reprl.errors import UserError
-from reprl.evaluation.targets import targets
-from reprl.run_folder import open_run
-from reprl.session import Session
+from reprl.evaluation.checkpoints import targets
+from reprl.runs import train as training
+from reprl.runs.folder import open_run
+from reprl.runs.loop import Session
 from tests.reprl.test_training import LAST, same_runs, train
 
 FREQUENT = ["eval.every=32", "checkpoint.every=100_000"]

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from reprl.cli import main
-from reprl.comparison import differences
-from reprl.config import load
+from reprl.config.schema import load
 from reprl.errors import UserError
-from reprl.places import check_new, parent_of
-from reprl.run_folder import RunFolder, create, open_run, runs_in
+from reprl.runs.diff import differences
+from reprl.runs.folder import RunFolder, create, open_run, runs_in
+from reprl.runs.places import check_new, parent_of
 
 
 def folder(path: Path, config: dict[str, Any]) -> RunFolder:

@@ -14,12 +14,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from reprl import checkpoint
 from reprl.algorithms import Diverged
-from reprl.algorithms.agent import Agent
+from reprl.algorithms.on_policy import Agent
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.export import copy_to_sb3, load_module
-from reprl.run_folder import open_run
-from reprl.session import Session
+from reprl.runs.folder import open_run
+from reprl.runs.loop import Session
 
 TINY = [
     "threads=1",

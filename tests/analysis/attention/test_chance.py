@@ -8,10 +8,10 @@ import torch
 
 from reprl.algorithms import A2C
 from reprl.analysis.attention import attention_scores
-from reprl.analysis.attention.collect import Recording, collect, scripted
-from reprl.analysis.attention.draw import moments
 from reprl.analysis.attention.lag import ball_lag
 from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.pictures import moments
+from reprl.analysis.attention.record import Recording, collect, scripted
 from reprl.analysis.attention.scores import cell_peaks, chance, pointing, relative
 from reprl.analysis.attention.study import _scores
 from reprl.analysis.attention.views import View, look, make_view

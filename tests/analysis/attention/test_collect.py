@@ -8,8 +8,8 @@ from toys import ball_model
 
 from reprl.algorithms import A2C as ReprlA2C
 from reprl.analysis.attention import attention_scores
-from reprl.analysis.attention.collect import collect, scripted, uniform
 from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.record import collect, scripted, uniform
 from reprl.analysis.attention.study import study
 from reprl.analysis.attention.views import make_view
 from reprl.encoders.masks import SoftplusMask

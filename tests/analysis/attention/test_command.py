@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from reprl.analysis.results import collect as read_results
+from reprl.analysis.load import collect as read_results
 from reprl.cli import main
 
 CHEAP = ["steps=24"]
@@ -17,9 +17,9 @@ CHEAP = ["steps=24"]
 def make_run(place, **overrides):
     """A run folder with two checkpoints of an untrained agent on small pictures."""
     from reprl import checkpoint
-    from reprl.config import load
-    from reprl.run_folder import create
-    from reprl.training import make_env, make_model
+    from reprl.config.schema import load
+    from reprl.runs.folder import create
+    from reprl.runs.train import make_env, make_model
 
     settings = {"env.size": 36, "env.n_envs": 1, "env.workers": 0, "algo.n_steps": 8}
     settings |= {"algo.batch_size": 8, "threads": 1, "run_dir": place, **overrides}

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from toys import ball_model
 
-from reprl.analysis.attention.collect import collect, scripted
-from reprl.analysis.attention.draw import (
+from reprl.analysis.attention.lettering import font, wrapped
+from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.pictures import (
     EDGE,
     PAPER,
     ZOOM,
@@ -17,8 +18,7 @@ from reprl.analysis.attention.draw import (
     spread,
     write_video,
 )
-from reprl.analysis.attention.lettering import font, wrapped
-from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.record import collect, scripted
 from reprl.analysis.attention.views import make_view
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
 from reprl.algorithms import rebuild
-from reprl.algorithms.fast import Network
+from reprl.algorithms.compiled import Network
 from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.test_fast import SETTINGS, parameters, trained

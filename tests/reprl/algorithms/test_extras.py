@@ -9,10 +9,10 @@ import stable_baselines3
 import torch
 from gymnasium import spaces
 
-from reprl import registry
+from reprl import components
 from reprl.algorithms import A2C, PPO, Diverged
-from reprl.algorithms.extras import mirrored_actions
-from reprl.algorithms.memory import RolloutMemory
+from reprl.algorithms.rollout_buffer import RolloutMemory
+from reprl.auxiliary.losses import mirrored_actions
 from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
@@ -23,7 +23,7 @@ SMALL: dict[Any, dict[str, Any]] = {
 }
 UNMASKED = [
     name
-    for name in registry.names("auxiliary")
+    for name in components.names("auxiliary")
     if name not in ("none", "attention_contrastive", "decoder", "sparsity")
 ]
 VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
@@ -59,7 +59,7 @@ def test_weight_0_is_stock_sb3(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [A2C, PPO])
 def test_every_loss_of_the_package_is_silent_at_weight_0(kind: Any, name: str) -> None:
     stock = STOCK[kind]("CnnPolicy", Falling(), seed=4, device="cpu", **SMALL[kind]).learn(64)
-    spec = {**(registry.resolve("auxiliary", name) or {}), "coef": 0.0}
+    spec = {**(components.resolve("auxiliary", name) or {}), "coef": 0.0}
     ours = make(kind, encoder="nature", auxiliary=spec, instrument_every=1).learn(64)
     for theirs, own in zip(stock.policy.parameters(), ours.policy.parameters(), strict=True):
         assert torch.equal(theirs, own)

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.algorithms.fast import FusedRMSprop, Network, fuse, threads_for
-from reprl.algorithms.frames import FrameMemory
-from reprl.algorithms.memory import RolloutMemory
+from reprl.algorithms.compiled import FusedRMSprop, Network, fuse, threads_for
+from reprl.algorithms.frame_buffer import FrameMemory
+from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
@@ -129,7 +129,7 @@ def test_freed_memory_is_kept() -> None:
     """In a process of its own, because the setting is the process's."""
     code = """if True:
         import resource, torch
-        from reprl.algorithms.fast import keep_memory
+        from reprl.algorithms.compiled import keep_memory
         keep_memory()
         torch.set_num_threads(1)
         torch.ones(2**24)

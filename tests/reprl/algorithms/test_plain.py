@@ -8,7 +8,7 @@ import pytest
 import torch
 from stable_baselines3.common.policies import ActorCriticCnnPolicy
 
-from reprl.algorithms.plain import decode, encode
+from reprl.checkpoint.serialization import decode, encode
 from reprl.errors import UserError
 from reprl.schedules import schedule
 from tests.reprl.algorithms.parts import falling_rate

@@ -59,7 +59,7 @@ def test_early_stops_do_not_end_the_watching(monkeypatch: pytest.MonkeyPatch) ->
     """Updates are counted, however many epochs each had: the first, and every third from it."""
     looks = []
     monkeypatch.setattr(
-        "reprl.algorithms.agent.watch",
+        "reprl.algorithms.on_policy.watch",
         lambda *_: looks.append((model.num_timesteps // 32, model._n_updates)),
     )
     monkeypatch.setattr(PPO, "_record", lambda *_: None)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from reprl.augmentation import Augmentation
+from reprl.components import build, names, resolve
 from reprl.errors import UserError
-from reprl.registry import build, names, resolve
 
 KINDS = [name for name in names("augmentation") if name != "none"]
 

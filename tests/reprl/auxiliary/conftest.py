@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.encoders.base import Encoder, EncoderOutput
-from reprl.seeding import torch_stream
+from reprl.rng import torch_stream
 
 SIZE = 8
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from reprl import registry
+from reprl import components
 from reprl.algorithms import A2C, PPO
 from tests.toy import Catch, catch_env, score
 
@@ -39,7 +39,7 @@ def test_the_game_pays_one_point_for_a_catch_and_takes_one_for_a_miss():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("auxiliary", registry.names("auxiliary"))
+@pytest.mark.parametrize("auxiliary", components.names("auxiliary"))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_learns(algorithm, auxiliary, random_score):
     agent, steps, settings = ALGORITHMS[algorithm]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from reprl.auxiliary import Reconstruction, Regularization, RewardPrediction, ValuePrediction
-from reprl.auxiliary.heads import PixelHead
+from reprl.auxiliary.modules import PixelHead
 from reprl.errors import UserError
 
 PREDICTIONS = [Reconstruction, ValuePrediction, RewardPrediction]

@@ -5,18 +5,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from reprl import registry
+from reprl import components
 from reprl.auxiliary import Contrastive, Decoder, Sparsity
 from reprl.auxiliary.views import Views
 from reprl.encoders.base import Encoder
 
-MASKS = [name for name in registry.names("attention") if name != "none"]
+MASKS = [name for name in components.names("attention") if name != "none"]
 
 
 def build(space: gym.spaces.Box, *, trunk: str, attention: str | None) -> Encoder:
-    spec = registry.resolve("encoder", trunk)
-    extra = {"attention": registry.resolve("attention", attention)}
-    return registry.build("encoder", spec, observation_space=space, **extra)
+    spec = components.resolve("encoder", trunk)
+    extra = {"attention": components.resolve("attention", attention)}
+    return components.build("encoder", spec, observation_space=space, **extra)
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def test_views_fall_back_from_own_to_the_runs_to_a_shift(make, noise):
 
 def test_every_configuration_trains_the_wide_encoder_one_step(make):
     world = make("conv", trunk="impala")
-    for name in registry.names("auxiliary"):
-        spec = registry.resolve("auxiliary", name)
+    for name in components.names("auxiliary"):
+        spec = components.resolve("auxiliary", name)
         if spec is None:
             continue
-        loss = world.prepare(registry.build("auxiliary", spec))
+        loss = world.prepare(components.build("auxiliary", spec))
         images = world.images(4)
         valid = torch.ones(4, dtype=torch.bool)
         batch = world.batch(images, at=lambda k, images=images, valid=valid: (images, valid))

@@ -5,7 +5,7 @@ from importlib import resources
 import pytest
 import torch
 
-from reprl import registry
+from reprl import components
 from reprl.algorithms import PPO
 from reprl.auxiliary import Representation, Sparsity, TemporalContrastive
 from reprl.errors import UserError
@@ -13,7 +13,7 @@ from tests.reprl.algorithms.falling import Falling
 
 
 def test_the_coefficients_nest():
-    loss = registry.build("auxiliary", registry.resolve("auxiliary", "attention_contrastive"))
+    loss = components.build("auxiliary", components.resolve("auxiliary", "attention_contrastive"))
     assert loss.weights == pytest.approx(
         {
             "contrastive": 5e-4,  # 0.05 x 0.01
@@ -145,11 +145,11 @@ def test_wrong_settings_are_refused(settings, message):
         Representation(**settings)
 
 
-@pytest.mark.parametrize("name", [n for n in registry.names("auxiliary") if n != "none"])
+@pytest.mark.parametrize("name", [n for n in components.names("auxiliary") if n != "none"])
 def test_every_yaml_says_what_it_is_and_its_loss_has_one_weight_a_term(masked, name):
     text = (resources.files("reprl.conf") / "auxiliary" / f"{name}.yaml").read_text()
     assert text.startswith("# ")
-    loss = masked.prepare(registry.build("auxiliary", registry.resolve("auxiliary", name)))
+    loss = masked.prepare(components.build("auxiliary", components.resolve("auxiliary", name)))
     batch = masked.batch(masked.images(4))
     assert set(loss(batch, masked.encoder)) == set(loss.weights) == set(loss.begin)
     assert all(weight > 0 for weight in loss.weights.values())

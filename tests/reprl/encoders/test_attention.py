@@ -11,10 +11,10 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from reprl.components import names, resolve
 from reprl.encoders import Impala, Nature, NaturePadded
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError
-from reprl.registry import names, resolve
 
 MASKS = [name for name in names("attention") if name != "none"]
 

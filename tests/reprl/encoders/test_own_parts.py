@@ -11,7 +11,7 @@ import torch
 import yaml
 from gymnasium import spaces
 
-from reprl.registry import build
+from reprl.components import build
 
 DOCS = Path(__file__).parents[3] / "docs"
 SPACE = spaces.Box(0, 255, (4, 84, 84), np.uint8)

@@ -8,9 +8,9 @@ from ale_py import ALEInterface, LoggerMode, roms
 from gymnasium import spaces
 from torch import nn
 
+from reprl.components import resolve
 from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded
 from reprl.errors import UserError
-from reprl.registry import resolve
 
 CONV = resolve("attention", "conv")
 

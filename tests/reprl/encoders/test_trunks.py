@@ -8,9 +8,9 @@ from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule
 
+from reprl.components import build, names, resolve
 from reprl.encoders import Encoder, Impala, Nature, NaturePadded
 from reprl.errors import UserError
-from reprl.registry import build, names, resolve
 
 
 def space(size=84, frames=4):

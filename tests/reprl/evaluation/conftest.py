@@ -20,9 +20,9 @@ def _one_thread():
 def make_run(place, seed=0, **overrides):
     """A run folder with one checkpoint of an untrained agent that likes two actions."""
     from reprl import checkpoint
-    from reprl.config import load
-    from reprl.run_folder import create
-    from reprl.training import make_env, make_model
+    from reprl.config.schema import load
+    from reprl.runs.folder import create
+    from reprl.runs.train import make_env, make_model
 
     settings = {
         "env.size": 36,

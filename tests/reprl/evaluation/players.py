@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reprl.evaluation.agents import labels_of
+from reprl.evaluation.players import labels_of
 
 
 class PixelAgent:

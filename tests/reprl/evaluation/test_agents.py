@@ -20,7 +20,7 @@ from reprl.evaluation import (
     evaluate_model,
     mean_scores,
 )
-from reprl.evaluation.agents import FORWARD_BATCH, inverse_cdf
+from reprl.evaluation.players import FORWARD_BATCH, inverse_cdf
 
 
 def test_inverse_cdf_by_hand():

@@ -8,7 +8,7 @@ from reprl.analysis.gap import generalization_gap
 from reprl.analysis.severity import difficulty, severity_areas, severity_curves
 from reprl.envs import ScriptedAgent
 from reprl.evaluation import RandomAgent, ScriptedPlayer, evaluate
-from reprl.evaluation.agents import labels_of
+from reprl.evaluation.players import labels_of
 
 VARIANTS = ["original", "green_lines"]
 pytestmark = pytest.mark.slow  # games of a competent player are long

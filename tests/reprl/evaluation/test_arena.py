@@ -6,9 +6,9 @@ from players import CatchingAgent, PixelAgent
 
 from reprl.envs import find, make_vec_env
 from reprl.evaluation import RandomAgent, evaluate
-from reprl.evaluation.agents import Task
-from reprl.evaluation.arena import Arena
-from reprl.seeding import numpy_stream, stream_seed
+from reprl.evaluation.episodes import Arena
+from reprl.evaluation.players import Task
+from reprl.rng import numpy_stream, stream_seed
 
 SMALL = {"size": 36, "stack": 2}
 

@@ -9,7 +9,7 @@ import pytest
 
 from reprl.cli import main
 from reprl.evaluation import COLUMNS, RandomAgent, evaluate
-from reprl.evaluation.arena import Arena
+from reprl.evaluation.episodes import Arena
 
 CHEAP = ["workers=0", "n_envs=8", "progress=off"]
 
@@ -209,7 +209,7 @@ def test_a_checkpoint_of_another_version_is_one_sentence(old, capsys, arguments)
 
 
 def test_any_error_of_one_run_is_said_by_its_name(runs, capsys, monkeypatch):
-    from reprl.evaluation.targets import Target
+    from reprl.evaluation.checkpoints import Target
 
     def load(target):
         raise ZeroDivisionError("two\nlines")

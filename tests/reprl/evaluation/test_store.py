@@ -8,10 +8,10 @@ import pytest
 from reprl.envs import find
 from reprl.errors import UserError
 from reprl.evaluation import COLUMNS, store
-from reprl.evaluation.agents import RandomAgent, Task
-from reprl.evaluation.arena import Game
-from reprl.evaluation.runner import table
-from reprl.evaluation.selection import expand, label
+from reprl.evaluation.episodes import Game
+from reprl.evaluation.evaluate import table
+from reprl.evaluation.players import RandomAgent, Task
+from reprl.evaluation.variants import expand, label
 
 PROTOCOL = {"method": "random", "step": 0, "deterministic": False, "sticky": 0.0}
 

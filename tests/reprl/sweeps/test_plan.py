@@ -7,9 +7,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from reprl.analysis.naming import method_name
 from reprl.cli import main
-from reprl.compose import options
+from reprl.config.compose import options
+from reprl.config.overrides import quoted
 from reprl.errors import UserError
-from reprl.overrides import quoted
 from reprl.sweeps import launch, plan
 from reprl.sweeps.local import Local
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reprl.algorithms.specs import resolve
-from reprl.compose import options
+from reprl.config.compose import options
 from reprl.sweeps import plan
 
 

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from reprl.config import Config
+from reprl.config.schema import Config
 from reprl.sweeps import plan
 from reprl.sweeps.ledger import Ledger
 from reprl.sweeps.view import View, what_varies

@@ -1,0 +1,237 @@
+"""Pictures of attention: the frame without the variant, with it, and what the mask leaves.
+
+Heat lies over the real 210 x 160 frame; ball and paddle are drawn again on top of it and outlined,
+so that the heat never hides what it should point at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import imageio.v2 as imageio
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw
+
+from reprl.analysis.attention.lettering import LINE, font, wrapped
+from reprl.analysis.attention.record import Recording
+from reprl.analysis.attention.scores import chance, energy
+from reprl.analysis.attention.views import pixel_maps
+from reprl.envs.objects import Box, Objects
+
+ZOOM = 2
+STRENGTH = 0.8  # how opaque the hottest place is
+INK, PAPER, QUIET = (235, 235, 235), (24, 24, 27), (160, 160, 168)
+OUTLINES = {"ball": (255, 255, 255), "paddle": (64, 224, 255)}
+EDGE, GAP = 16, 8
+MARGIN = 190  # of row titles
+FPS = 15
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One look, ready to be drawn: panels of 210 x 160 at `ZOOM`, and the text below them."""
+
+    titles: tuple[str, ...]
+    panels: tuple[np.ndarray, ...]  # (420, 320, 3) each
+    caption: tuple[str, ...]
+
+
+def heat(frame: np.ndarray, attention: np.ndarray, top: float) -> np.ndarray:
+    """A frame (H, W, 3) under attention (H, W), whose colour and opacity are full at `top`.
+
+    Below the heat the frame turns gray, so that bricks do not add colours of their own.
+    """
+    level = np.clip(attention / top if top > 0 else np.zeros_like(attention), 0, 1)
+    colour = _inferno()[(level * 255).astype(np.uint8)]  # (H, W, 3)
+    gray = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)[..., None]
+    opacity = np.sqrt(level)[..., None]
+    below = frame * (1 - opacity) + gray * opacity
+    return (below * (1 - STRENGTH * opacity) + colour * (STRENGTH * opacity)).astype(np.uint8)
+
+
+def panel(picture: np.ndarray, frame: np.ndarray | None, objects: Objects | None) -> np.ndarray:
+    """A picture (210, 160, 3) enlarged, its ball and paddle restored from `frame`, outlined."""
+    picture = picture.copy()
+    boxes = {} if objects is None else {"ball": objects.ball, "paddle": objects.paddle}
+    for box in boxes.values():
+        if box is not None and frame is not None:
+            # Above row 93 the console paints the ball one line higher than it is.
+            place = Box(box.x, box.y - 1, box.w, box.h + 1).slices(frame.shape[:2])
+            picture[place] = frame[place]
+    large = cv2.resize(picture, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_NEAREST)
+    for name, box in boxes.items():
+        if box is not None:
+            _outline(large, box, OUTLINES[name])
+    return large
+
+
+def _outline(picture: np.ndarray, box: Box, colour: tuple[int, int, int]) -> None:
+    x, y, w, h = (round(v * ZOOM) for v in (box.x, box.y, box.w, box.h))
+    far = 4  # pixels between the object and its outline
+    corner, other = (x - far, y - far), (x + w + far - 1, y + h + far - 1)
+    cv2.rectangle(picture, corner, other, (0, 0, 0), 3)  # a dark rim, to stand out on any heat
+    cv2.rectangle(picture, corner, other, colour, 1)
+
+
+def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
+    """Some of the filmed looks (indices into `recording.film`) as pictures with captions."""
+    view = recording.view
+    looks = recording.film[which]
+    raw = recording.frames.shape[1:3]
+    maps = pixel_maps(view, recording.cells[looks], raw)  # (m, 210, 160) in Breakout
+    clean = recording.clean_cells
+    clean_maps = None if clean is None else pixel_maps(view, clean[which], raw)
+    # One scale for all, so that dim maps look dim; not the maximum, which may be a lone pixel.
+    top = float(np.quantile(maps[:: len(maps) // 60 + 1], 0.998))
+    left = view.visibility(recording.cells[looks].to(view.network.device))[:, 0].cpu().numpy()
+    for i, (m, index) in enumerate(zip(which, looks, strict=True)):
+        objects = recording.objects[index] if recording.objects is not None else None
+        frame = recording.frames[m]
+        seen = recording.observations[index, -1] * left[i]
+        masked = cv2.resize(seen, raw[::-1], interpolation=cv2.INTER_LINEAR)
+        masked = np.repeat(masked.astype(np.uint8)[..., None], 3, axis=2)
+        pictures = [
+            ("the frame", panel(frame, None, objects)),
+            (
+                f"{view.name} on {recording.variant}",
+                panel(heat(frame, maps[i], top), frame, objects),
+            ),
+            ("what it leaves", panel(masked, None, objects)),
+        ]
+        if recording.clean_frames is not None and clean_maps is not None:
+            twin = recording.clean_frames[m]
+            warm = heat(twin, clean_maps[i], top)
+            pictures[0] = (f"{view.name} on the clean game", panel(warm, twin, objects))
+        caption = _caption(recording, m, index)
+        yield Moment(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption)
+
+
+def _caption(recording: Recording, m: int, index: int) -> tuple[str, ...]:
+    clock = f"step {m * recording.view.every}, {recording.scores[m]:g} points"
+    if recording.objects is None:
+        return (clock,)
+    maps = pixel_maps(recording.view, recording.cells[index : index + 1], _size(recording))
+    uniform = recording.uniform()
+    masks = recording.objects[index].masks(_size(recording))
+    words = []
+    for name in ("ball", "paddle", "distractor"):
+        mask = masks[name][None]
+        if mask.any():
+            by_chance = chance("energy", mask, uniform=uniform)
+            times = float(energy(maps, mask, uniform)[0] / by_chance[0])
+            words.append(f"{name} {times:.1f}x")
+    return clock, " · ".join(words)
+
+
+def _size(recording: Recording) -> tuple[int, int]:
+    return recording.view.network.shape[1:]
+
+
+def spread(recording: Recording, count: int = 6) -> np.ndarray:
+    """Moments spread evenly over the film, moved to where the ball is on the screen."""
+    total = len(recording.film)
+    wanted = np.unique(np.linspace(0, total - 1, count + 2).round().astype(int)[1:-1])
+    if recording.objects is None or total < 2:
+        return wanted if len(wanted) else np.arange(total)
+    seen = np.array([recording.objects[i].ball is not None for i in recording.film])
+    if not seen.any():
+        return wanted
+    usable = np.nonzero(seen)[0]
+    return np.unique([usable[np.abs(usable - w).argmin()] for w in wanted])
+
+
+def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarray:
+    """Moments as columns, their panels as rows: one RGB picture."""
+    chosen = list(moments(recording, spread(recording, count)))
+    height, width = chosen[0].panels[0].shape[:2]
+    wide = EDGE * 2 + MARGIN + len(chosen) * (width + GAP)
+    head, legend = wrapped(title, wide - 2 * EDGE, 20), wrapped(LEGEND, wide - 2 * EDGE, 14)
+    captions = [[wrapped(text, width, 15) for text in moment.caption] for moment in chosen]
+    foot = LINE * max(sum(map(len, texts)) for texts in captions) + 12
+    rows = len(chosen[0].panels)
+    top = EDGE + len(head) * 25 + 15
+    below = top + rows * (height + GAP) + 4
+    sheet = Image.new("RGB", (wide, below + foot + len(legend) * LINE + EDGE), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    _write(pen, (EDGE, EDGE), head, INK, 20, 25)
+    for r, name in enumerate(chosen[0].titles):
+        _write(pen, (EDGE, top + r * (height + GAP)), wrapped(name, MARGIN - GAP, 16), INK, 16)
+    for c, moment in enumerate(chosen):
+        x = EDGE + MARGIN + c * (width + GAP)
+        for r, picture in enumerate(moment.panels):
+            sheet.paste(Image.fromarray(picture), (x, top + r * (height + GAP)))
+        y = below
+        for k, lines in enumerate(captions[c]):
+            y = _write(pen, (x, y), lines, INK if k == 0 else QUIET, 15)
+    _write(pen, (EDGE, below + foot), legend, QUIET, 14)
+    return np.asarray(sheet)
+
+
+def _write(
+    pen: ImageDraw.ImageDraw,
+    place: tuple[int, int],
+    lines: list[str],
+    colour: tuple[int, int, int],
+    size: int,
+    step: int = LINE,
+) -> int:
+    """Write lines below each other; the height at which the next would begin."""
+    for k, line in enumerate(lines):
+        pen.text((place[0], place[1] + k * step), line, colour, font(size))
+    return place[1] + len(lines) * step
+
+
+LEGEND = (
+    "white box: ball, blue box: paddle; 1x = what a mask that is the same everywhere puts there; "
+    "one heat scale for all moments"
+)
+
+
+def strip(moment: Moment) -> np.ndarray:
+    """One moment with its panels side by side: a frame of the video, sides even."""
+    height, width = moment.panels[0].shape[:2]
+    titles = [wrapped(title, width, 15) for title in moment.titles]
+    head, foot = LINE * max(map(len, titles)) + 12, LINE * len(moment.caption) + 12
+    size = (len(titles) * (width + GAP) + GAP, height + head + foot)
+    sheet = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for c, (lines, picture) in enumerate(zip(titles, moment.panels, strict=True)):
+        x = GAP + c * (width + GAP)
+        _write(pen, (x, 6), lines, INK, 15)
+        sheet.paste(Image.fromarray(picture), (x, head))
+    for k, text in enumerate(moment.caption):
+        pen.text((GAP, head + height + 6 + k * LINE), text, INK if k == 0 else QUIET, font(15))
+    return np.asarray(sheet)
+
+
+def write_video(recording: Recording, path: Path, longest: int = 450) -> None:
+    """The first environment's play as an mp4, at most `longest` looks (half a minute)."""
+    which = np.arange(min(len(recording.film), longest))
+    video: Any = imageio.get_writer(
+        path,
+        fps=FPS,
+        codec="libx264",
+        quality=7,
+        macro_block_size=2,
+        ffmpeg_log_level="error",
+        output_params=["-preset", "veryfast"],
+    )
+    with video:
+        for moment in moments(recording, which):
+            video.append_data(strip(moment))
+
+
+def write_picture(picture: np.ndarray, path: Path) -> None:
+    """Save an RGB picture as PNG."""
+    Image.fromarray(picture).save(path, optimize=True)
+
+
+@cache
+def _inferno() -> np.ndarray:
+    return (matplotlib.colormaps["inferno"](np.arange(256))[:, :3] * 255).astype(np.float32)

@@ -1,0 +1,226 @@
+"""Recordings: an agent plays a variant, and everything about where it looked is kept.
+
+Full games with actions from a seeded stream. Pictures are kept of the first environment only,
+together with those of its twin: the same game, the same actions, without the variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from reprl.analysis.attention.network import Network
+from reprl.analysis.attention.views import View, look, pixel_maps
+from reprl.envs.objects import Objects
+from reprl.envs.scripted import ScriptedAgent
+from reprl.envs.variation import find
+from reprl.envs.vector import AtariVecEnv, VariantSpec, make_vec_env
+from reprl.errors import UserError
+from reprl.evaluation.players import inverse_cdf
+from reprl.evaluation.variants import label
+from reprl.rng import numpy_stream
+
+LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
+# environment, observations -> actions; its name tells recordings of different players apart
+Player = Callable[[AtariVecEnv, np.ndarray], np.ndarray]
+
+
+@dataclass
+class Recording:
+    """N looks in the order they were taken; M of them are of the first environment."""
+
+    view: View
+    variant: str
+    player: str  # who chose the actions: "agent", or the name of a `Player`
+    observations: np.ndarray  # (N, C, H, W) uint8
+    cells: Tensor  # (N, 1, h, w), the view's attention
+    objects: list[Objects] | None  # None: a game without ground truth
+    blocks: np.ndarray  # (N,) which game a look is from
+    times: np.ndarray  # (N,) agent steps within the game, with a jump at each lost life
+    probabilities: np.ndarray  # (N, A)
+    values: np.ndarray  # (N,)
+    film: np.ndarray  # (M,) the looks that have pictures
+    frames: np.ndarray  # (M, 210, 160, 3) in Breakout
+    scores: np.ndarray  # (M,) points in the game so far
+    clean_frames: np.ndarray | None  # (M, 210, 160, 3), None where the variant changes the game
+    clean_cells: Tensor | None  # (M, 1, h, w), where the agent would look without the variant
+
+    def maps(self, size: int | tuple[int, int] | None = None) -> np.ndarray:
+        """Attention on the observation's pixels, or on a picture of another size: (N, H, W)."""
+        return pixel_maps(self.view, self.cells, size or self.view.network.shape[1:])
+
+    def uniform(self) -> np.ndarray | None:
+        """A map that is the same in all cells, on the observation's pixels (H, W); None if even."""
+        size = self.view.network.shape[1:]
+        found = pixel_maps(self.view, torch.ones_like(self.cells[:1]), size)[0]
+        return None if np.ptp(found) < 1e-4 * found.max() else found
+
+    def masks(self) -> dict[str, np.ndarray]:
+        """What is where in the observation, per class (N, H, W) bool."""
+        if self.objects is None:
+            raise UserError("this game has no ground truth: attention is drawn, but not scored.")
+        found = [o.masks(self.view.network.shape[1:]) for o in self.objects]
+        return {name: np.stack([masks[name] for masks in found]) for name in found[0]}
+
+
+@dataclass
+class _Log:
+    """What the loop appends to."""
+
+    rows: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, **values: Any) -> None:
+        for name, value in values.items():
+            self.rows.setdefault(name, []).append(value)
+
+    def stacked(self, name: str) -> np.ndarray:
+        return np.concatenate(self.rows[name])
+
+
+def collect(
+    view: View,
+    variant: VariantSpec = "original",
+    *,
+    steps: int = 1000,
+    seed: int = 0,
+    n_envs: int = 8,
+    player: Player | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Recording:
+    """Play `steps` agent steps in all and record every n-th (n = `view.every`).
+
+    `player` chooses the actions, by default the agent itself, sampled; the scripted player
+    brings a weak agent to states it would never reach. `settings` go to `make_vec_env`.
+    """
+    n_envs = max(1, min(n_envs, steps // view.every))
+    chosen = {**(settings or {}), "training": False, "seed": seed}
+    meant = find(variant, None, str(chosen.get("game", "breakout")))
+    env = make_vec_env(meant, n_envs=n_envs, **chosen)
+    twin = None
+    try:
+        if meant.effects:
+            twin = make_vec_env("original", n_envs=1, **chosen)
+        own = player or sampled(view.network, seed)
+        log = _play(view, env, twin, own, rounds=-(-steps // n_envs))
+    finally:
+        env.close()
+        if twin is not None:
+            twin.close()
+    observations = log.stacked("observations")
+    count = len(log.rows["observations"])
+    same = twin is not None and all(log.rows["same"])
+    logits, values = _forward(view.network, observations)
+    return Recording(
+        view=view,
+        variant=label(meant),
+        player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
+        observations=observations,
+        cells=look(view, observations),
+        objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
+        blocks=log.stacked("blocks"),
+        times=log.stacked("times"),
+        probabilities=logits.softmax(dim=1).numpy(),
+        values=values.numpy(),
+        film=np.arange(count) * n_envs,
+        frames=np.stack(log.rows["frames"]),
+        scores=np.array(log.rows["scores"]),
+        clean_frames=np.stack(log.rows["clean_frames"]) if same else None,
+        clean_cells=look(view, np.stack(log.rows["clean_observations"])) if same else None,
+    )
+
+
+def _play(
+    view: View, env: AtariVecEnv, twin: AtariVecEnv | None, player: Player, rounds: int
+) -> _Log:
+    log = _Log()
+    n = env.num_envs
+    truth = env.settings.game == "breakout"
+    observations, clean = env.reset(), twin.reset() if twin else None
+    game, clock, score = np.zeros(n, int), np.zeros(n, int), 0.0
+    lives: np.ndarray | None = None
+    same = True
+    for step in range(rounds):
+        if step % view.every == 0:
+            log.add(observations=observations, blocks=np.arange(n) + n * game, times=clock.copy())
+            log.add(frames=_picture(env), scores=score)
+            if truth:
+                log.add(objects=env.objects())
+            if twin is not None and clean is not None:
+                same = same and (not truth or _alike(log.rows["objects"][-1][0], twin.objects()[0]))
+                log.add(clean_frames=_picture(twin), clean_observations=clean[0], same=same)
+        actions = player(env, observations)
+        _, _, dones, infos = env.step(actions)
+        observations = env.observations()
+        left = np.array([info["lives"] for info in infos])
+        if twin is not None:
+            _, _, over, about = twin.step(actions[:1])
+            clean = twin.observations()
+            moved = (infos[0]["raw_reward"], dones[0]) == (about[0]["raw_reward"], over[0])
+            same = same and moved
+        clock += 1 if lives is None else 1 + LIFE_GAP * (left < lives)
+        lives = left
+        game, clock = game + dones, np.where(dones, 0, clock)
+        score = 0.0 if dones[0] else score + infos[0]["raw_reward"]
+    return log
+
+
+def _picture(env: AtariVecEnv) -> np.ndarray:
+    frame = env.env_method("frame", indices=0)[0]
+    return np.asarray(frame)
+
+
+def _alike(a: Objects, b: Objects) -> bool:
+    """Whether two screens are of the same moment of the same game."""
+    same_bricks = np.array_equal(a.bricks, b.bricks)
+    return (a.ball, a.paddle, a.score, a.lives) == (b.ball, b.paddle, b.score, b.lives) and (
+        same_bricks
+    )
+
+
+@torch.no_grad()
+def _forward(network: Network, observations: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Logits (N, A) and values (N,) of observations, some at a time."""
+    logits, values = [], []
+    for start in range(0, len(observations), 256):
+        images = network.images(observations[start : start + 256])
+        logits.append(network(images).cpu())
+        values.append(network.values(images).cpu())
+    if not all(torch.isfinite(part).all() for part in logits):
+        raise UserError("the policy's action probabilities are no numbers: this agent diverged.")
+    return torch.cat(logits), torch.cat(values)
+
+
+def sampled(network: Network, seed: int) -> Player:
+    """The agent itself, its actions drawn from a stream of their own."""
+    stream = numpy_stream(seed, "attention", "actions")
+
+    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+        chances = _forward(network, observations)[0].softmax(dim=1).double().numpy()
+        return inverse_cdf(chances, stream.random(len(observations)))
+
+    return act
+
+
+def uniform(seed: int) -> Player:
+    """Random play."""
+    stream = numpy_stream(seed, "attention", "actions")
+
+    def random(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+        return stream.integers(len(env.action_meanings), size=len(observations))
+
+    return random
+
+
+def scripted(seed: int) -> Player:
+    """The competent player that reads the game's memory; Breakout only."""
+    agent = ScriptedAgent(seed=seed)
+
+    def scripted(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+        return agent.predict(env.objects())
+
+    return scripted

@@ -1,0 +1,67 @@
+"""What the values of a configuration must be together and on this machine: ends `config.check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reprl.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from reprl.config.schema import Config
+
+
+def check_batches(config: Config) -> None:
+    """Refuse a rollout that cannot be dealt out to environments, workers and minibatches."""
+    batch = config.algo.get("batch_size")
+    if batch and batch > config.rollout:
+        raise UserError(
+            f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
+            f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
+        )
+    if config.rollout < 2:
+        raise UserError("algo.n_steps x env.n_envs must be at least 2, to have a minibatch.")
+    if config.env.workers > config.env.n_envs:
+        raise UserError(
+            f"env.workers={config.env.workers} is more than env.n_envs={config.env.n_envs}: a "
+            "worker needs at least one environment."
+        )
+
+
+def check_variants(config: Config) -> None:
+    """Refuse games and variants that are not there, or have no environment."""
+    from reprl.envs.machine import games
+    from reprl.envs.variation import find
+
+    if config.env.game not in games():
+        raise unknown("game", config.env.game, games())
+    if len(config.env.variants) > config.env.n_envs:
+        raise UserError(
+            f"env.variant names {len(config.env.variants)} variants, more than "
+            f"env.n_envs={config.env.n_envs}: each needs an environment."
+        )
+    if not config.env.variants or not isinstance(config.eval.variants, list):
+        raise UserError("env.variant and eval.variants must name at least one variant.")
+    for variant in config.env.variants:
+        find(variant, config.env.severity, config.env.game)
+    for variant in config.eval.variants:
+        find(variant, None, config.env.game)
+    if config.eval.every and not config.eval.variants:
+        raise UserError("eval.variants=[] is empty: name a variant, or set eval.every=0.")
+
+
+def device_of(device: str) -> str:
+    """The device that is meant, if this machine has it."""
+    if device == "cpu":
+        return device
+    if device != "auto" and not device.startswith("cuda"):
+        raise unknown("value of device", device, ("auto", "cpu", "cuda"))
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto":
+        device = "cuda" if count else "cpu"
+    elif count == 0:
+        raise UserError(f"device={device}: this machine has no CUDA device; use device=cpu.")
+    elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
+        raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
+    return device

@@ -1,0 +1,179 @@
+"""From the command line to one plain dict: Hydra composes, and its errors become one sentence.
+
+Which groups and options there are is known here too; what values are allowed is decided in
+`reprl.config.schema`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from reprl.config.overrides import (
+    PARTS,
+    combinations,
+    first_line,
+    flatten,
+    parse,
+    quoted,
+    refuse,
+    replacements,
+)
+from reprl.errors import UserError, nearest, not_yaml
+from reprl.runs.places import expanded, is_folder
+
+SEARCHPATH = "hydra.searchpath="
+HIDDEN = {"hydra", "__pycache__"}
+
+
+def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
+    """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
+    dirs = search_dirs(overrides, config_dirs)
+    overrides = combinations([o for o in overrides if not o.startswith(SEARCHPATH)])
+    known = groups(dirs)
+    for override in parse(overrides):
+        refuse(override)
+        if override.key_or_group in known:
+            _check_choice(override, dirs)
+    overrides = [*replacements(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
+    with _hydra():
+        try:
+            composed = hydra_compose("train", overrides, return_hydra_config=True)
+            chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
+            keys = [str(key) for key in composed if key != "hydra"]
+            values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
+        except (HydraException, OmegaConfBaseException, YAMLError, UnicodeError) as error:
+            raise _explain(error, overrides, dirs) from error
+    assert isinstance(values, dict)
+    assert isinstance(chosen, dict)
+    values["choices"] = _choices(chosen)
+    return {str(key): value for key, value in values.items()}
+
+
+def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
+    """Every config group of the package and of the user's folders."""
+    folders = [f for root in _roots(config_dirs) for f in root.iterdir() if f.is_dir()]
+    used = [f.name for f in folders if any(y.name.endswith(".yaml") for y in f.iterdir())]
+    return sorted({*used} - HIDDEN)
+
+
+def options(group: str, config_dirs: Iterable[Path] = ()) -> dict[str, str]:
+    """What a group offers: name -> the first comment line of its YAML."""
+    found: dict[str, str] = {}
+    for root in _roots(config_dirs):
+        folder = root / group
+        if folder.is_dir():
+            for file in folder.iterdir():
+                if file.name.endswith(".yaml"):
+                    found[file.name.removesuffix(".yaml")] = _summary(file.read_bytes())
+    return dict(sorted(found.items()))
+
+
+def search_dirs(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[Path]:
+    """The user's config folders, from --config-dir and from hydra.searchpath."""
+    found = list(config_dirs)
+    for text in [o for o in overrides if o.startswith(SEARCHPATH)]:
+        entries = parse([text])[0].value()
+        for entry in entries if isinstance(entries, list) else [entries]:
+            found.append(expanded(str(entry).removeprefix("file://")))
+    for folder in found:
+        if not is_folder(folder):
+            raise UserError(f"there is no config folder '{folder}'.")
+    return found
+
+
+def selections(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[str]:
+    """The overrides that choose a group's option, without those that set a value."""
+    known = [*groups(search_dirs(overrides, config_dirs)), SEARCHPATH.rstrip("=")]
+    return [o for o in overrides if re.split("[=@]", o)[0].lstrip("+") in known]
+
+
+def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
+    flat = {str(k): v for k, v in chosen.items() if not str(k).startswith("hydra/")}
+    # `auxiliary@auxiliary.curl: curl` entries are one of several losses: they read as a+b.
+    for group in PARTS:
+        several = sorted(str(v) for k, v in flat.items() if k.startswith(f"{group}@"))
+        if several:
+            flat[group] = "+".join(several)
+    return {key: flat[key] for key in sorted(flat) if "@" not in key}
+
+
+def _check_choice(override: Override, dirs: list[Path]) -> None:
+    group, value = override.key_or_group, override.value()
+    if override.is_delete():
+        return
+    value = "null" if value is None else value
+    offered = options(group, dirs)
+    if str(value) not in offered:
+        raise UserError(
+            f"{group}={value} is unknown: choose from {', '.join(offered)}."
+            f"{nearest(str(value), offered)}"
+        )
+
+
+def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
+    missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
+    if missing is None:
+        whole = f"the configuration does not compose: {first_line(error)}"
+        return UserError(_unreadable(error, dirs) or whole)
+    key, known = missing.group(1), groups(dirs)
+    chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
+    try:
+        plain = OmegaConf.to_container(hydra_compose("train", chosen))
+    except HydraException:  # more than one of them is wrong
+        plain = {}
+    keys = list(flatten(plain))  # type: ignore[arg-type]
+    sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
+    inner = re.search(r"full_key: ([\w.]+)", str(error.__cause__))
+    if inner and key in {*keys, *sections}:  # the key is there, but not what its value sets in it
+        key = inner.group(1)
+    similar = nearest(key, {*keys, *sections, *known} - {key}) or nearest(
+        key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys} - {key}
+    )
+    return UserError(f"there is no key '{key}' in the configuration.{similar}")
+
+
+def _unreadable(error: Exception, dirs: list[Path]) -> str | None:
+    """The sentence on a file that is no YAML or no text, where the error comes from one."""
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem_mark.name} {not_yaml(error)}"
+    if isinstance(error, UnicodeDecodeError):
+        for file in [f for folder in dirs for f in sorted(folder.rglob("*.yaml"))]:
+            if file.is_file() and file.read_bytes().startswith(error.object):
+                return f"{file} is not text in UTF-8."
+    return None
+
+
+def _summary(data: bytes) -> str:
+    text = data.decode(errors="replace")
+    comments = [line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")]
+    return next((c for c in comments if c and not c.startswith("@package")), "")
+
+
+def _roots(config_dirs: Iterable[Path]) -> list[Traversable]:
+    return [resources.files("reprl.conf"), *config_dirs]
+
+
+def _urls(dirs: list[Path]) -> list[str]:
+    return [quoted(f"file://{d.resolve()}") for d in dirs]
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    GlobalHydra.instance().clear()
+    with initialize_config_module("reprl.conf", version_base="1.3"):
+        yield

@@ -1,0 +1,120 @@
+"""The command line's overrides: read one by one, refused where wrong, rewritten for Hydra.
+
+`reprl.config.compose` makes a configuration of them, `reprl.sweeps` a sweep's jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+
+from reprl.errors import UserError
+from reprl.schedules import KEYS, schedule
+
+PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+
+
+def expand(overrides: list[str]) -> list[list[str]]:
+    """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order."""
+    try:
+        return BasicSweeper.split_arguments(parse(overrides), None)[0]
+    except HydraException as error:
+        raise UserError(f"this sweep cannot be expanded: {first_line(error)}") from error
+
+
+def parse(overrides: list[str]) -> list[Override]:
+    """Parse overrides one by one, so that an error names the one it is in."""
+    parser = OverridesParser.create()
+    parsed = []
+    for text in overrides:
+        try:
+            parsed += parser.parse_overrides([text])
+        except HydraException:
+            key, equals, value = text.partition("=")
+            how = "overrides are written key=value"
+            if equals:
+                how += f', special characters in inner quotes: "{key}={quoted(value)}"'
+            raise UserError(f"cannot read '{text}': {how}.") from None
+    return parsed
+
+
+def quoted(value: str | Path) -> str:
+    """A text as a value in Hydra's grammar, where a backslash escapes only before a quote."""
+    text = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), str(value))
+    return f"'{text}'"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as dotted keys; lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def combinations(overrides: list[str]) -> list[str]:
+    """`auxiliary=[a,b]` asks for several losses at once: each goes under its own name."""
+    rewritten: list[str] = []
+    for text in overrides:
+        several = re.fullmatch(r"(auxiliary)=\[([\w,\s-]*)\]", text)
+        if several:
+            group, names = several.group(1), [n.strip() for n in several.group(2).split(",")]
+            rewritten.append(f"{group}=none")
+            rewritten += [f"+{group}@{group}.{name}={name}" for name in names if name]
+        else:
+            rewritten.append(text)
+    return rewritten
+
+
+def replacements(overrides: list[str]) -> list[str]:
+    """A schedule or a part takes the place of what was there: merged, its keys would be left."""
+    rewritten: list[str] = []
+    for text, override in zip(overrides, parse(overrides), strict=True):
+        key, value = override.key_or_group, override.value()
+        part, dot, _ = key.partition(".")
+        changes = part in PARTS and dot and override.type == OverrideType.CHANGE
+        built = isinstance(value, dict) and "_target_" in value
+        if changes and isinstance(value, dict) and not built and _is_schedule(value):
+            schedule(value, name=key)
+            built = True
+        rewritten += [f"~{key}", f"+{text}"] if changes and built else [text]
+    return rewritten
+
+
+def _is_schedule(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping means a schedule, rightly spelled or not, and no setting of the user's."""
+    return "start" in value or (bool(value) and set(value) <= set(KEYS))
+
+
+def refuse(override: Override) -> None:
+    """Say what cannot be asked of a single run."""
+    key = override.key_or_group
+    if key == "sweep" or key.startswith("sweep."):
+        raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
+    if re.match("hydra[./]launcher", key):
+        raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")
+    if re.match("hydra([./]|$)", key):
+        raise UserError(
+            f"'{override.input_line}' has no effect: a folder is named with run_dir=, and of "
+            "Hydra's own settings only hydra.searchpath=[DIR] is used."
+        )
+    if override.is_sweep_override():
+        raise UserError(
+            f"'{override.input_line}' gives several values: add -m for a sweep, or write "
+            f"{override.key_or_group}=[a,b] for a list."
+        )
+
+
+def first_line(error: Exception) -> str:
+    """An error of Hydra's, without the lines that repeat it."""
+    return str(error).strip().splitlines()[0].rstrip(".") + "."

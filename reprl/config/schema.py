@@ -1,0 +1,263 @@
+"""What a run may be set to: types, ranges and cross-field checks of the composed configuration.
+
+`check` turns the dict of `reprl.config.compose` into a `Config` or says, in one sentence and before
+anything heavy is imported, what is wrong; `Config.warnings` names what is unusual.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from reprl.config.checks import check_batches, check_variants, device_of
+from reprl.config.compose import compose, selections
+from reprl.config.overrides import PARTS, flatten
+from reprl.errors import UserError, nearest, unknown
+from reprl.validation import FRACTION, STICKIEST, WORDS, Range, checked, number_of, range_of
+
+NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
+
+
+@dataclass(frozen=True)
+class Env:
+    game: str
+    variant: Any  # a name, or a list of them
+    severity: float | None = field(metadata={"range": FRACTION})
+    n_envs: int = field(metadata={"range": Range(1, 4096, usual=(4, 256))})
+    workers: int = field(metadata={"range": Range(0, 256)})
+    sticky: float = field(metadata={"range": Range(0, STICKIEST)})
+    stack: int = field(metadata={"range": Range(1, 16)})
+    gap: int = field(metadata={"range": Range(1, 16)})
+    size: int = field(metadata={"range": Range(36, 210)})
+    noop_max: int = field(metadata={"range": Range(0, 1000)})
+    max_frames: int = field(metadata={"range": Range(1000, usual=(10_000, 108_000))})
+    reward: Any  # clip, raw, a factor, or None to clip
+
+    @property
+    def variants(self) -> list[Any]:
+        return list(self.variant) if isinstance(self.variant, list) else [self.variant]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    every: int = field(metadata={"range": Range(1)})
+    keep: int = field(metadata={"range": Range(1, 10_000)})
+
+
+@dataclass(frozen=True)
+class Eval:
+    every: int = field(metadata={"range": Range(0)})
+    variants: Any
+    episodes: int = field(metadata={"range": Range(1, 10_000, usual=(1, 100))})
+
+
+@dataclass(frozen=True)
+class Log:
+    every: int = field(metadata={"range": Range(1)})
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run, checked; the five parts are specs with `_target_`, or empty."""
+
+    algo: dict[str, Any]
+    encoder: dict[str, Any]
+    attention: dict[str, Any]
+    auxiliary: dict[str, Any]
+    augmentation: dict[str, Any]
+    env: Env
+    total_steps: int = field(metadata={"range": Range(1, 1e12)})
+    seed: int = field(metadata={"range": Range(0, 2**31 - 1)})
+    mode: str = field(metadata={"choices": ("plain", "fast")})
+    device: str
+    threads: int = field(metadata={"range": Range(1, 256)})
+    checkpoint: Checkpoint
+    eval: Eval
+    log: Log
+    run_dir: str | None
+    parent: str | None
+    progress: str = field(metadata={"choices": ("auto", "off")})
+    wandb: str = field(metadata={"choices": ("off", "offline", "online")})
+    choices: dict[str, Any]
+
+    @property
+    def rollout(self) -> int:
+        """Steps between two updates."""
+        return int(self.algo.get("n_steps", 1)) * self.env.n_envs
+
+    @property
+    def method(self) -> str:
+        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
+        named = [str(self.choices.get(part) or "none") for part in PARTS]
+        return "-".join(name for name in named if name != "none")
+
+    def plain(self) -> dict[str, Any]:
+        """The configuration as config.yaml holds it: everything but where it was written."""
+        return {key: value for key, value in asdict(self).items() if key != "run_dir"}
+
+    @property
+    def hash(self) -> str:
+        """Identifies what is computed; how it is shown and where it is written do not count."""
+        return hash_of(self.plain())
+
+    def warnings(self) -> list[str]:
+        """What is allowed but unusual, one sentence each."""
+        found = _unusual(self)
+        if self.total_steps < self.rollout:
+            found.append(
+                f"total_steps={self.total_steps} is less than one rollout of {self.rollout} steps."
+            )
+        cores = len(os.sched_getaffinity(0))
+        if self.threads > cores:
+            found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
+        batch = self.algo.get("batch_size")
+        if batch and self.rollout % batch:
+            found.append(
+                f"algo.batch_size={batch} does not divide the rollout of {self.rollout} steps: the "
+                "last minibatch of each epoch is smaller."
+            )
+        return found
+
+
+def counted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration that decides what is computed."""
+    return {key: value for key, value in values.items() if key not in NOT_COUNTED}
+
+
+def hash_of(values: Mapping[str, Any]) -> str:
+    """The hash of a configuration, as a run has it or as config.yaml holds it."""
+    text = json.dumps(counted(values), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
+    """From overrides to a checked run: what `reprl train` does first."""
+    config_dirs = list(config_dirs)
+    values = compose(overrides, config_dirs)
+    chosen = selections(overrides, config_dirs)
+    declared = _declared_values(tuple(chosen), tuple(config_dirs))
+    for key, value in flatten(values).items():
+        # what a YAML of this run declares as a number stays one; a mapping is a schedule
+        was = declared.get(key)
+        if isinstance(was, bool) and not isinstance(value, bool):
+            raise UserError(f"{key}={value} must be true or false.")
+        worded = isinstance(value, str) and value == WORDS.get(key.rpartition(".")[2])
+        if isinstance(was, int | float) and not isinstance(was, bool) and not worded:
+            number_of(key, "null" if value is None else value)
+        if value is None and f"{key}.start" in declared:
+            raise UserError(f"{key}=null must be a number or a schedule.")
+    return check(values)
+
+
+@lru_cache(maxsize=64)
+def _declared_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict[str, Any]:
+    return flatten(compose(list(chosen), config_dirs))
+
+
+def check(values: Mapping[str, Any]) -> Config:
+    """Check a composed configuration; the first thing wrong raises a UserError."""
+    values = dict(values)
+    if values.get("threads") == "auto":
+        values["threads"] = len(os.sched_getaffinity(0))
+    for part in PARTS:
+        values[part] = _part(part, values.get(part))
+        chosen = (values.get("choices") or {}).get(part)
+        if not values[part] and isinstance(chosen, str) and chosen != "none":
+            raise UserError(f"{part}={chosen} names nothing to build: its YAML needs a _target_.")
+    if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
+        values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
+    config: Config = _build(Config, values, "")
+    check_batches(config)
+    check_variants(config)
+    return replace(config, device=device_of(config.device))
+
+
+def _build(cls: type, values: Any, prefix: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise UserError(f"{prefix.rstrip('.')}={values!r} is not a section of keys.")
+    known = {f.name: f for f in fields(cls)}
+    for key in values:
+        if key not in known:
+            raise UserError(
+                f"there is no key '{prefix}{key}' in the configuration.{nearest(key, known)}"
+            )
+    hints, built = get_type_hints(cls), {}
+    for name, known_field in known.items():
+        if name not in values and known_field.default is MISSING:
+            raise UserError(f"the configuration has no {prefix}{name}.")
+        hint, value = hints[name], values[name]
+        if hasattr(hint, "__dataclass_fields__"):
+            built[name] = _build(hint, value, f"{prefix}{name}.")
+        else:
+            built[name] = _value(f"{prefix}{name}", value, hint, known_field.metadata)
+    return cls(**built)
+
+
+def _value(key: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if value is None and type(None) in kinds:
+        return None
+    if int in kinds or float in kinds:
+        number = number_of(key, value, whole=int in kinds)
+        allowed: Range | None = metadata.get("range")
+        if allowed is not None and not allowed.contains(number):
+            raise UserError(f"{key}={value} must be {allowed}.")
+        return number
+    if str in kinds:
+        # YAML reads an unquoted off as false
+        value = {False: "off", True: "on"}[value] if isinstance(value, bool) else value
+        if "choices" in metadata and value not in metadata["choices"]:
+            raise unknown(f"value of {key}", str(value), metadata["choices"])
+        if not isinstance(value, str) or not value:
+            raise UserError(f"{key}={value!r} must be text.")
+    return value
+
+
+def _part(part: str, spec: Any) -> dict[str, Any]:
+    if spec is None:
+        return {}
+    if not isinstance(spec, Mapping):
+        raise UserError(f"{part}={spec!r} must be a name of `reprl list {part}`.")
+    plain = {str(k): v for k, v in spec.items()}
+    if plain.get("_target_", ...) is None:
+        plain.pop("_target_")
+        if any(not isinstance(v, Mapping) for v in plain.values()):
+            raise UserError(f"{part} is none, so it has no key '{part}.{next(iter(plain))}'.")
+    if plain and "_target_" not in plain and not all(_is_spec(v) for v in plain.values()):
+        raise UserError(f"{part} must be a mapping with _target_, got the keys {', '.join(plain)}.")
+    return {key: checked(f"{part}.{key}", value) for key, value in plain.items()}
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
+
+
+def _unusual(config: Config) -> list[str]:
+    found = []
+    for key, value in flatten(config.plain()).items():
+        allowed = range_of(key)[1] if key.split(".")[0] in PARTS else _declared(key)
+        usual = allowed.usual if allowed else (-math.inf, math.inf)
+        if isinstance(value, int | float) and value and not usual[0] <= value <= usual[1]:
+            found.append(f"{key}={value:g} is unusual: {usual[0]:g} to {usual[1]:g} is common.")
+    return found
+
+
+def _declared(key: str) -> Range | None:
+    cls: Any = Config
+    for name in key.split("."):
+        known = {f.name: f for f in fields(cls)}
+        if name not in known:
+            return None
+        cls = get_type_hints(cls)[name]
+        if not hasattr(cls, "__dataclass_fields__"):
+            found: Range | None = known[name].metadata.get("range")
+            return found
+    return None

@@ -1,0 +1,126 @@
+"""What a folder on the command line means: a run, one of its checkpoints, or a sweep of runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprl import checkpoint
+from reprl.analysis.naming import part_name
+from reprl.checkpoint.files import candidates
+from reprl.config.overrides import PARTS
+from reprl.config.schema import Config
+from reprl.errors import UserError
+from reprl.evaluation.players import labels_of
+from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
+
+CHOICES = ("newest", "best")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One checkpoint of one run."""
+
+    folder: RunFolder
+    config: Config
+    step: int
+    exact: bool  # the step was asked for; otherwise a damaged newest one may give way
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the environment must share with training for the agent to see the same."""
+        env = self.config.env
+        return {"game": env.game, "stack": env.stack, "gap": env.gap, "size": env.size}
+
+    @property
+    def method(self) -> str:
+        return str(self.folder.record().get("method") or self.config.method)
+
+    def labels(self, step: int) -> dict[str, Any]:
+        """The columns that say which agent a game belongs to."""
+        chosen = {p: self.config.choices.get(p) for p in PARTS}
+        parts = {p: str(chosen[p] or part_name(getattr(self.config, p))) for p in PARTS}
+        name = self.folder.path.resolve().name
+        seed = self.config.seed
+        return labels_of(self.method, run=name, train_seed=seed, step=step, **parts)
+
+    def load(self) -> Any:
+        """The model of the checkpoint."""
+        return checkpoint.load(self.folder.path, step=self.step if self.exact else None)
+
+
+def targets(place: Path, which: str = "newest") -> tuple[list[Target], list[str]]:
+    """The checkpoints to evaluate, and a sentence for each run of a sweep that has none."""
+    if which not in CHOICES and not which.isdecimal():
+        raise UserError(f"checkpoint={which} must be newest, best or a step.")
+    if (place / "manifest.json").is_file():
+        run = place.resolve().parent.parent
+        if which != "newest":
+            raise UserError(f"{place} is one checkpoint, so checkpoint={which} chooses nothing.")
+        if not place.resolve().name.isdecimal():
+            raise UserError(f"{place} is a copy of a checkpoint: name the run it belongs to.")
+        return [_target(open_run(run), place.resolve().name)], []
+    if (place / "run.json").is_file() or (place / "config.yaml").is_file():
+        return [_target(open_run(place), which)], []
+    runs = runs_in(place)
+    if not runs:
+        raise UserError(
+            f"there are no runs in '{place}': a run folder has a config.yaml and a run.json, "
+            "as reprl train writes them."
+        )
+    found, problems = [], []
+    for run_folder in runs:
+        try:
+            found.append(_target(run_folder, which))
+        except UserError as error:
+            problems.append(f"skipped: {error}")
+    if not found:
+        raise UserError(f"no run in '{place}' can be evaluated; {problems[0]}")
+    games = sorted({t.config.env.game for t in found})
+    if len(games) > 1:
+        raise UserError(
+            f"the runs in '{place}' play different games ({', '.join(games)}): evaluate the "
+            "folders of each game apart."
+        )
+    return found, problems
+
+
+def each(found: list[Target], measure: Callable[[Target], None]) -> int:
+    """Measure every run, and count those that fail: in a sweep they do not stop the others."""
+    failed = 0
+    for target in found:
+        try:
+            measure(target)
+        except Exception as error:
+            if len(found) == 1:
+                raise
+            failed += 1
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            words = " ".join(f"{kind}{error}".split())
+            print(f"WARNING: {target.folder.path} is left out: {words}", file=sys.stderr)
+    return failed
+
+
+def _target(folder: RunFolder, which: str) -> Target:
+    config = folder.config()
+    there = checkpoint.steps(folder.path)
+    if not there:
+        raise UserError(f"{folder.path} has no checkpoint yet: nothing to evaluate.")
+    if which == "newest" and folder.record().get("began_at") == there[-1]:
+        raise UserError(f"{folder.path} has not trained yet: it only holds its parent's weights.")
+    if which == "newest":
+        return Target(folder, config, there[-1], exact=False)
+    if which == "best":
+        best = folder.record().get("best")
+        step = step_of(best) if isinstance(best, dict) else 0
+        if not step:
+            raise UserError(
+                f"{folder.path} has no best checkpoint: it was trained without eval.every."
+            )
+    else:
+        step = int(which)
+    candidates(folder.path, step)  # refuses a step that is not there
+    return Target(folder, config, step, exact=True)

@@ -1,0 +1,162 @@
+"""From an agent and variants to a table with one row per game, the input of the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from reprl.analysis.naming import variant_label
+from reprl.envs.vector import VariantSpec
+from reprl.errors import UserError
+from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
+from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
+from reprl.evaluation.variants import expand, label
+
+IDENTITY = (
+    *("run", "method", "algo", "encoder", "attention", "auxiliary", "augmentation"),
+    *("train_seed", "step"),
+)
+COLUMNS = (
+    *IDENTITY,
+    *("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky"),
+    *("episode_return", "length", "end"),
+)
+
+
+def evaluate(
+    agent: Any,
+    variants: VariantSpec | Iterable[VariantSpec],
+    episodes: int,
+    seed: int = 0,
+    *,
+    deterministic: bool = False,
+    sticky: float = 0.0,
+    severities: Sequence[float] = (),
+    n_envs: int = 32,
+    workers: int = 0,
+    frame_limit: int = FRAME_LIMIT,
+    stuck_after: int = STUCK_AFTER,
+    progress: Callable[[Game], None] | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Play `episodes` full games on each variant: one row a game, raw scores, `length` in frames.
+
+    Episode e has the same start and the same stream of uniforms for every agent and variant. Game,
+    stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games that
+    differ in any action, reward or lost life, per variant.
+    """
+    check_episodes(episodes)
+    settings = env_settings(agent) | settings
+    found = expand(variants, severities, settings.get("game", "breakout"))
+    player = as_agent(agent, deterministic=deterministic)
+    tasks = [Task(v, e, int(seed)) for v in found for e in range(episodes)]
+    games = []
+    with Arena(
+        n_envs=min(n_envs, len(tasks)),
+        workers=workers,
+        sticky=sticky,
+        frame_limit=frame_limit,
+        stuck_after=stuck_after,
+        **settings,
+    ) as arena:
+        for game in arena.play(fitted(player, arena), tasks):
+            games.append(game)
+            if progress is not None:
+                progress(game)
+    order = {task.key: i for i, task in enumerate(tasks)}
+    games.sort(key=lambda game: order[game.task.key])
+    frame = table(games, player, sticky)
+    frame.attrs["distinct"] = distinct_games(games)
+    return frame
+
+
+def evaluate_model(
+    model: Any,
+    variants: VariantSpec | Iterable[VariantSpec],
+    episodes: int,
+    seed: int,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> pd.DataFrame | None:
+    """The games of a model in training, as `evaluate` gives them; None once `stopped` says so.
+
+    Plays in its own emulators with its own streams, so training goes on as if nothing had been.
+    """
+
+    def ask(_: Game) -> None:
+        if stopped():
+            raise _Stopped
+
+    try:
+        return evaluate(model, variants, episodes, seed, progress=ask, **options)
+    except _Stopped:
+        return None
+
+
+def mean_scores(games: pd.DataFrame) -> dict[str, float]:
+    """`validation/<variant>` and their mean, `validation/score`, which chooses checkpoints."""
+    levels = games["severity"]
+    labels = [variant_label(v, s) for v, s in zip(games["variant"], levels, strict=True)]
+    means = games["episode_return"].groupby(labels, sort=False).mean()
+    scores = {f"validation/{name}": float(score) for name, score in means.items()}
+    return scores | {"validation/score": float(means.mean())}
+
+
+class _Stopped(Exception):
+    pass
+
+
+def check_episodes(episodes: Any) -> None:
+    """Refuse a number of games that is none."""
+    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
+        raise UserError(f"episodes={episodes!r} must be a whole number of at least 1.")
+
+
+def fitted(agent: Agent, arena: Arena) -> Agent:
+    """The agent, told how many actions the game has if it must know."""
+    if isinstance(agent, RandomAgent) and agent.n_actions is None:
+        return RandomAgent(arena.n_actions)
+    return agent
+
+
+def env_settings(agent: Any) -> dict[str, Any]:
+    """Game, stack, gap and size a model was trained with, as far as it can say."""
+    env = getattr(agent, "env", None)
+    own = getattr(env, "settings", None)
+    if own is not None:
+        return {key: getattr(own, key) for key in ("game", "stack", "gap", "size")}
+    shape = getattr(getattr(agent, "observation_space", None), "shape", None)
+    return {"stack": int(shape[0]), "size": int(shape[-1])} if shape and len(shape) == 3 else {}
+
+
+def table(games: Iterable[Game], agent: Agent, sticky: float) -> pd.DataFrame:
+    """One row a game, in the columns every part of the analysis knows."""
+    rows = [
+        {
+            **agent.labels,
+            "variant": game.task.variant.name,
+            "family": game.task.variant.family,
+            "severity": game.task.variant.severity,
+            "episode": game.task.episode,
+            "eval_seed": game.task.seed,
+            "deterministic": agent.deterministic,
+            "sticky": float(sticky),
+            "episode_return": game.score,
+            "length": game.frames,
+            "end": game.end,
+        }
+        for game in games
+    ]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"severity": float, "episode_return": float})
+
+
+def distinct_games(games: Iterable[Game]) -> dict[str, int]:
+    """How many different games there are per variant: greedy agents often play copies of a few."""
+    seen: dict[str, set[str]] = {}
+    for game in games:
+        seen.setdefault(label(game.task.variant), set()).add(game.trajectory)
+    return {name: len(digests) for name, digests in seen.items()}

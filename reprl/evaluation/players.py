@@ -1,0 +1,238 @@
+"""Who plays: trained models, the random player and the scripted one behind one small protocol.
+
+All of them choose from a stream of uniforms that belongs to the episode, so that the games of
+different agents are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from reprl.algorithms.specs import name_of
+from reprl.config.overrides import PARTS
+from reprl.envs import ScriptedAgent, Variant
+from reprl.envs.objects import Objects
+from reprl.errors import UserError
+from reprl.rng import stream_seed
+
+# Convolutions may round differently in batches of another size, never by a row's place in one:
+# all forward passes have this size, so an action does not depend on who else is playing.
+FORWARD_BATCH = 16
+DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
+
+
+@dataclass(frozen=True)
+class Task:
+    """One game to play; equal `seed` and `episode` mean the same start and the same uniforms."""
+
+    variant: Variant
+    episode: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, float | None, int, int]:
+        """Identifies the game; a variant's parameters cannot be hashed."""
+        return self.variant.name, self.variant.severity, self.episode, self.seed
+
+
+class Agent(Protocol):
+    """Anything that plays; `labels` are its columns in the table of games."""
+
+    labels: dict[str, Any]
+    deterministic: bool
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        """Actions (n,) for observations (n, stack, size, size) and uniforms (n,) in [0, 1).
+
+        `tasks` says which game each row belongs to, None where nobody plays: for agents that
+        remember. One agent is used for one list of games.
+        """
+
+
+class RandomAgent:
+    """Every action with equal probability; the number of actions is the game's unless given."""
+
+    deterministic = False
+
+    def __init__(self, n_actions: int | None = None) -> None:
+        self.n_actions = n_actions
+        self.labels = labels_of("random")
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        assert self.n_actions is not None
+        return (uniforms * self.n_actions).astype(np.int64)
+
+
+class ModelAgent:
+    """An SB3 or reprl model; samples from its policy unless `deterministic`."""
+
+    def __init__(
+        self, model: Any, *, deterministic: bool = False, labels: dict[str, Any] | None = None
+    ) -> None:
+        self.model = model
+        self.policy = model.policy
+        self.deterministic = deterministic
+        self.has_probabilities = hasattr(self.policy, "get_distribution")
+        if not self.has_probabilities and not deterministic:
+            raise UserError(
+                f"{type(model).__name__} has no action probabilities to sample from: "
+                "evaluate it with deterministic=True."
+            )
+        name = type(model).__name__.lower()
+        seed = getattr(model, "seed", None)
+        parts = _parts_of(model)
+        self.labels = labels_of(
+            "-".join([name, *(part for part in parts.values() if part != "none")]),
+            algo=name,
+            **parts,
+            train_seed=-1 if seed is None else int(seed),
+            step=int(getattr(model, "num_timesteps", 0)),
+        ) | (labels or {})
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        if not self.has_probabilities:
+            actions, _ = self.policy.predict(observations, deterministic=True)
+            return np.asarray(actions)
+        chances = self.probabilities(observations)
+        return chances.argmax(axis=1) if self.deterministic else inverse_cdf(chances, uniforms)
+
+    def probabilities(self, observations: np.ndarray) -> np.ndarray:
+        """Action probabilities, (n, n_actions) float64."""
+
+        def forward(batch: Tensor) -> tuple[Tensor]:
+            return (self.policy.get_distribution(batch).distribution.probs,)
+
+        chances = in_batches(self.policy, forward, observations)[0].astype(np.float64)
+        # Once anything was compiled in this process, torch.distributions lets NaN pass.
+        if not np.isfinite(chances).all():
+            raise UserError(DIVERGED)
+        return chances
+
+
+class ScriptedPlayer:
+    """Breakout's scripted player, with a memory for each game and a stream for each episode."""
+
+    deterministic = False
+
+    def __init__(self, agent: ScriptedAgent) -> None:
+        self.agent = agent
+        self._memories: dict[tuple[Any, ...], ScriptedAgent] = {}
+        words = ["scripted"]
+        words += [f"skill={agent.skill:g}"] if agent.skill != 1 else []
+        words += [f"blind_to={'+'.join(sorted(agent.blind_to))}"] if agent.blind_to else []
+        self.labels = labels_of(" ".join(words))
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        actions = np.zeros(len(tasks), np.int64)
+        for row, (task, seen) in enumerate(zip(tasks, objects(), strict=True)):
+            if task is not None:
+                stream = stream_seed(task.seed, "evaluation", "scripted", task.episode)
+                actions[row] = self._memory(task).predict([seen], [stream])[0]
+        return actions
+
+    def _memory(self, task: Task) -> ScriptedAgent:
+        if task.key not in self._memories:
+            agent = self.agent
+            self._memories[task.key] = ScriptedAgent(agent.skill, agent.blind_to, seed=agent.seed)
+        return self._memories[task.key]
+
+
+def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
+    """An agent from an agent, a trained model or reprl.envs.ScriptedAgent."""
+    if isinstance(thing, ScriptedAgent):
+        return ScriptedPlayer(thing)
+    if hasattr(thing, "policy") and hasattr(thing, "predict"):
+        return ModelAgent(thing, deterministic=deterministic)
+    if not hasattr(thing, "act") or not hasattr(thing, "labels"):
+        raise UserError(
+            f"{thing!r} cannot be evaluated: give a trained model, RandomAgent() or "
+            "ScriptedAgent(), or an object with act() and labels."
+        )
+    agent: Agent = thing
+    return agent
+
+
+def _parts_of(model: Any) -> dict[str, str]:
+    """What a model made in a script is built of, as far as it says: an SB3 model says nothing."""
+    specs = getattr(model, "specs", None)
+    if specs is None:
+        return {}
+    encoder = specs.encoder or {}
+    return {
+        "encoder": name_of(encoder),
+        "attention": name_of(encoder.get("attention") or {}),
+        "auxiliary": "+".join(specs.auxiliary) or "none",
+        "augmentation": name_of(specs.augmentation or {}),
+    }
+
+
+def labels_of(method: str, **known: Any) -> dict[str, Any]:
+    """The columns that say which agent a game belongs to; parts that are not named are none."""
+    parts = dict.fromkeys(PARTS, "none")
+    return {"run": method.replace(" ", "-"), "method": method, **parts} | {
+        "train_seed": -1,
+        "step": 0,
+        **known,
+    }
+
+
+def inverse_cdf(chances: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """The action at which the cumulated probability (n, A) passes the uniform (n,)."""
+    cumulated = np.cumsum(chances, axis=1)
+    passed = cumulated > uniforms[:, None] * cumulated[:, -1:]  # (n, A)
+    return passed.argmax(axis=1)
+
+
+@torch.no_grad()
+def in_batches(
+    policy: Any, forward: Callable[[Tensor], tuple[Tensor | None, ...]], observations: np.ndarray
+) -> list[Any]:
+    """Apply `forward` in evaluation mode to padded batches of one size; numpy results, or None."""
+    training = policy.training
+    policy.set_training_mode(False)
+    n = len(observations)
+    results = []
+    try:
+        for start in range(0, n, FORWARD_BATCH):
+            part = observations[start : start + FORWARD_BATCH]
+            batch = np.zeros((FORWARD_BATCH, *observations.shape[1:]), observations.dtype)
+            batch[: len(part)] = part
+            results.append(forward(torch.as_tensor(batch, device=policy.device)))
+    except ValueError as error:  # torch.distributions refuses NaN
+        raise UserError(DIVERGED) from error
+    finally:
+        policy.set_training_mode(training)
+    return [
+        None if parts[0] is None else torch.cat(parts)[:n].cpu().numpy()
+        for parts in zip(*results, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""One run: its folder, the training loop around the updates, what it writes and shows."""

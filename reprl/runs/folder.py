@@ -1,0 +1,266 @@
+"""The run folder: everything one run leaves behind, in one place that can be copied and verified.
+
+`create` makes it when training is about to begin, never earlier; `RunFolder` reads and updates it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from reprl import __version__
+from reprl.config.schema import Config, check, hash_of
+from reprl.disk import out_of_space, write_atomically
+from reprl.errors import UserError, not_yaml
+from reprl.runs.places import expanded, is_folder, no_folder
+
+PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
+STATUSES = ("running", "finished", "interrupted", "failed", "killed")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def record_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def validation_file(self) -> Path:
+        return self.path / "evaluation" / "validation.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def config(self) -> Config:
+        """The resolved configuration the run was started with."""
+        values = self.settings()
+        self.find_user_code()
+        try:
+            return check({**values, "run_dir": None})
+        except UserError as error:
+            raise UserError(f"{self.config_file}: {error}") from error
+
+    def settings(self) -> dict[str, Any]:
+        """What config.yaml holds, unchecked."""
+        try:
+            values = yaml.safe_load(self.config_file.read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {self.config_file}: {error}") from error
+        except yaml.YAMLError as error:
+            raise UserError(f"{self.config_file} {not_yaml(error)}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{self.config_file} does not hold a configuration.")
+        return values
+
+    def record(self) -> dict[str, Any]:
+        """What run.json holds."""
+        try:
+            values = json.loads(self.record_file.read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {self.record_file}: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"cannot read {self.record_file}: it does not hold a run's record.")
+        return values
+
+    def config_hash(self) -> str:
+        """The hash of config.yaml as it is now; run.json has the one the run began with."""
+        return hash_of(self.settings())
+
+    def update(self, **values: Any) -> None:
+        """Change entries of run.json, whole or not at all."""
+        write_atomically(
+            self.record_file, json.dumps(self.record() | values, indent=1, default=str) + "\n"
+        )
+
+    def status(self) -> str:
+        """The status in run.json; a run that says running but has no process was killed."""
+        status = str(self.record().get("status") or "unknown")
+        return "killed" if status == "running" and not self._held() else status
+
+    def lock(self) -> IO[str]:
+        """Hold the folder for one writer; closing the file, or dying, lets it go."""
+        try:
+            file = open(self.path / ".lock", "w")  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}.") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise UserError(f"another process is writing to {self.path}.") from None
+        return file
+
+    def _held(self) -> bool:
+        """Whether a process may be writing here; asked without writing, in anybody's folder."""
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:  # held, or we cannot tell
+            return True
+        return False
+
+    def find_user_code(self) -> None:
+        """Make modules importable that the run used from the user's own folders."""
+        if self.record_file.exists():
+            folders = self.record().get("python_path")
+            if isinstance(folders, list):
+                add_to_path([f for f in folders if isinstance(f, str)])
+
+
+def open_run(path: str | Path) -> RunFolder:
+    """An existing run folder, or the sentence that says why it is none."""
+    folder = RunFolder(Path(path))
+    if not is_folder(folder.path):
+        raise no_folder("run folder", path, folder.path)
+    for file in (folder.config_file, folder.record_file):
+        try:
+            there = file.exists()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        if not there:
+            raise UserError(f"{path} is not a run folder: it has no {file.name}.")
+    return folder
+
+
+def create(
+    config: Config,
+    *,
+    command: list[str],
+    python_path: list[str],
+    fill: Callable[[Path], Any] | None = None,
+    **extra: Any,
+) -> RunFolder:
+    """Make the folder of a new run, config.yaml, run.json and what `fill` writes, all at once."""
+    final = expanded(config.run_dir or Path("runs") / name_of(config))
+    while config.run_dir is None and final.exists():  # twice the same run in the same second
+        final = final.with_name(f"{final.name}+")
+    text = yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None, width=100)
+    record = {
+        "status": "running",
+        "reason": None,
+        "config_hash": config.hash,
+        "method": config.method,
+        "experiment": config.choices.get("experiment"),
+        "id": secrets.token_hex(4),
+        "started": now(),
+        "versions": versions(),
+        "threads": config.threads,
+        "mode": config.mode,
+        "device": config.device,
+        "command": command,
+        "parent": config.parent,
+        "python_path": python_path,
+        **extra,
+    }
+    draft: Path | None = None
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{final.name[:40]}.", dir=final.parent))
+        draft.chmod(0o755)
+        folder = RunFolder(draft)
+        write_atomically(folder.config_file, text)
+        write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
+        if fill is not None:
+            fill(draft)
+        if final.is_dir():
+            final.rmdir()  # check_new saw that it is empty
+        os.rename(draft, final)
+    except BaseException as error:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+        if not isinstance(error, OSError) or out_of_space(error):
+            raise
+        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from error
+    return RunFolder(final)
+
+
+def name_of(config: Config) -> str:
+    """A folder name that sorts by time and says what the run is."""
+    what = str(config.choices.get("experiment") or config.method)
+    variants = "+".join(str(v) for v in config.env.variants[:3])
+    moment = time.strftime("%Y-%m-%d_%H-%M-%S")
+    name = f"{moment}_{what}_{variants}_s{config.seed}_{config.hash[:6]}"
+    return "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in name)[:200]
+
+
+def runs_in(place: Path) -> list[RunFolder]:
+    """Every run folder directly or one level below a place (a sweep), oldest first."""
+    found = [r for r in _folders_in(place) if _readable(r)]
+    return sorted(found, key=lambda run: (str(run.record().get("started")), run.path.name))
+
+
+def damaged_in(place: Path) -> list[RunFolder]:
+    """Run folders at the same places whose run.json cannot be read."""
+    return [r for r in _folders_in(place) if not _readable(r)]
+
+
+def _folders_in(place: Path) -> list[RunFolder]:
+    files = [f for depth in ("", "*/", "*/*/") for f in sorted(place.glob(f"{depth}run.json"))]
+    found = [RunFolder(f.parent) for f in files if not f.parent.name.startswith(".")]
+    return [r for r in found if r.config_file.exists()]
+
+
+def versions() -> dict[str, str]:
+    """Of everything that decides a run's numbers."""
+    found = {"reprl": __version__, "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in PACKAGES}
+
+
+def where() -> dict[str, Any]:
+    """The process that is writing, and on a cluster which job of it."""
+    job = {"job": os.environ["REPRL_JOB"]} if "REPRL_JOB" in os.environ else {}
+    return {"host": socket.gethostname(), "pid": os.getpid(), **job}
+
+
+def step_of(record: dict[str, Any]) -> int:
+    """The step a run.json speaks of, 0 where it speaks of none."""
+    step = record.get("step")
+    return step if isinstance(step, int) else 0
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def add_to_path(folders: list[str]) -> None:
+    """Let user code be imported, after everything that is installed, before the working folder."""
+    end = len(sys.path) - (sys.path[-1:] == [os.getcwd()])  # where the command has put it
+    sys.path[end:end] = [f for f in folders if f not in sys.path and Path(f).is_dir()]
+
+
+def _readable(folder: RunFolder) -> bool:
+    try:
+        folder.record()
+    except UserError:
+        return False
+    return True

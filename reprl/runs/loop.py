@@ -1,0 +1,211 @@
+"""What happens around the updates of one run: numbers, rows, validation, checkpoints, the view."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from reprl import checkpoint
+from reprl.config.schema import Config
+from reprl.errors import UserError
+from reprl.rng import stream_seed
+from reprl.runs.diff import differences, previous
+from reprl.runs.folder import RunFolder
+from reprl.runs.metrics import Averages, CsvSink, Sink, read_rows
+from reprl.runs.progress import PARTS, Moment, Progress, alarms
+from reprl.runs.signals import Interrupted, Interrupts
+from reprl.runs.writers import TensorBoardSink, WandbSink
+
+if TYPE_CHECKING:
+    from reprl.algorithms.on_policy import Agent
+
+VALIDATION = ["variant", "severity", "episode", "eval_seed", "episode_return", "length", "end"]
+
+
+class Session:
+    """One process's stretch of a run; `state` is what a checkpoint carries to the next one."""
+
+    def __init__(
+        self, config: Config, folder: RunFolder, model: Agent, state: dict[str, Any] | None = None
+    ) -> None:
+        state = state or {}
+        self.config, self.folder, self.model = config, folder, model
+        self.averages = Averages(state.get("averages"))
+        self.best: dict[str, float] | None = state.get("best")
+        self.pending = bool(state.get("pending"))  # a signal came before this step's validation
+        self.sinks: list[Sink] = []
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Session:
+        self.rows = CsvSink(self.folder.metrics_file)
+        self.games = CsvSink(self.folder.validation_file)
+        self.sinks = [self.rows, TensorBoardSink(self.folder.tensorboard)]
+        if self.config.wandb != "off":
+            self.sinks.append(self._wandb())
+        self.progress = Progress(self.folder.path.name, mode=self.config.progress)
+        self.stack.enter_context(self.progress)
+        earlier = read_rows(self.folder.metrics_file)
+        self.elapsed = float(earlier[-1]["time/elapsed"]) if earlier else 0.0
+        self.clock = self.began = time.perf_counter()
+        self.clocked_step = self.model.num_timesteps
+        self.clocked = dict(self.model.timings)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stack.close()
+        for sink in self.sinks:
+            sink.close()
+
+    def launch(self, *, resumed: bool) -> None:
+        """Say what is about to run, what is unusual in it and how it differs from the last."""
+        if resumed:
+            self.progress.say(f"going on from step {self.model.num_timesteps:,}")
+            return
+        self.progress.say(f"{self.folder.path}")
+        for warning in self.config.warnings():
+            print(f"WARNING: {warning}", file=sys.stderr)
+        before, changed = None, []
+        if self.config.progress != "off":
+            with suppress(UserError):  # a damaged neighbour is no reason to stop
+                before = previous(self.folder)
+                changed = differences(before, self.folder) if before else []
+        if before and changed:
+            table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
+            for key, old, new in changed:
+                table.add_row(*map(escape, (key, old, new)))
+            self.progress.console.print(table)
+
+    def take_numbers(self) -> None:
+        """Take what the update logged."""
+        logger = self.model.logger
+        self.averages.add(logger.name_to_value)
+        for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
+            numbers.clear()
+
+    def after_update(self, interrupts: Interrupts) -> None:
+        """Validate, write a row and checkpoint where due; stop here if a signal came."""
+        config, step = self.config, self.model.num_timesteps
+        last = step >= config.total_steps
+        scores: dict[str, float] = {}
+        if config.eval.every and (last or self._crosses(config.eval.every)):
+            scores = self._validate(interrupts)
+            self.pending = not scores
+        improved = bool(scores) and self._improves(scores["validation/score"])
+        row = bool(scores) or last or self._crosses(config.log.every)
+        if row and not self.pending:
+            self._write_row(scores)
+        self._show(row=row)
+        due = last or improved or self._crosses(config.checkpoint.every)
+        if due or interrupts():
+            self.save()
+        if interrupts.number is not None and not (last and not self.pending):
+            raise Interrupted(interrupts.number)
+
+    def save(self) -> None:
+        """Checkpoint, with the open averages and the best score."""
+        state = {"averages": self.averages.state(), "best": self.best, "pending": self.pending}
+        protect = (int(self.best["step"]),) if self.best else ()
+        checkpoint.save(
+            self.model,
+            self.folder.path,
+            keep=self.config.checkpoint.keep,
+            protect=protect,
+            loop=state,
+        )
+        self.folder.update(step=self.model.num_timesteps, score=self._score(), best=self.best)
+
+    def _crosses(self, every: int) -> bool:
+        # a function of the step alone, so that an interrupted run does the same things
+        step = self.model.num_timesteps
+        return step // every > (step - self.config.rollout) // every
+
+    def _validate(self, interrupts: Interrupts) -> dict[str, float]:
+        """Play and keep the validation games; their mean scores, none if a signal came first."""
+        from reprl.evaluation import FRAME_LIMIT, evaluate_model, mean_scores
+
+        config, step = self.config, self.model.num_timesteps
+        games = evaluate_model(
+            self.model,
+            config.eval.variants,
+            config.eval.episodes,
+            stream_seed(config.seed, "validation"),
+            stopped=interrupts,
+            sticky=config.env.sticky,
+            frame_limit=min(config.env.max_frames, FRAME_LIMIT),
+        )
+        if games is None:
+            return {}
+        rows = games[VALIDATION].to_dict("records")
+        self.games.write_rows({"step": step} | {str(k): v for k, v in r.items()} for r in rows)
+        return mean_scores(games)
+
+    def _improves(self, score: float) -> bool:
+        """Whether a validation score is the best so far."""
+        if self.best is not None and score <= self.best["score"]:
+            return False
+        self.best = {"step": self.model.num_timesteps, "score": score}
+        return True
+
+    def _write_row(self, scores: dict[str, float]) -> None:
+        row = self.averages.take()
+        row |= {"rollout/score": self._score(), "rollout/length": self._episode_mean("l")}
+        row |= scores
+        self._moment = self._measure(row)
+        row |= {
+            "time/elapsed": self.elapsed + time.perf_counter() - self.began,
+            "time/steps_per_second": self._moment.speed,
+        }
+        row |= {f"time/{part}": share for part, share in self._moment.shares.items()}
+        for sink in self.sinks:
+            sink.write(self.model.num_timesteps, row)
+
+    def _measure(self, values: dict[str, float]) -> Moment:
+        """Speed and shares of the time since the last row."""
+        now, step, timings = time.perf_counter(), self.model.num_timesteps, self.model.timings
+        wall = max(now - self.clock, 1e-9)
+        shares = {p: (timings[p] - self.clocked[p]) / wall for p in PARTS if p != "other"}
+        shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+        speed = (step - self.clocked_step) / wall
+        self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
+        progress = step / self.config.total_steps
+        warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
+        return Moment(step, self.config.total_steps, speed, shares, values, warnings)
+
+    def _show(self, *, row: bool) -> None:
+        moment = getattr(self, "_moment", None) or self._early_moment()
+        moment.step = self.model.num_timesteps
+        self.progress.show(moment, row=row)
+
+    def _early_moment(self) -> Moment:
+        wall = max(time.perf_counter() - self.clock, 1e-9)
+        speed = (self.model.num_timesteps - self.clocked_step) / wall
+        values = self.averages.means() | {"rollout/score": self._score()}
+        return Moment(total=self.config.total_steps, speed=speed, values=values)
+
+    def _score(self) -> float:
+        """Mean raw score of the last games, NaN before the first has ended."""
+        return self._episode_mean("r")
+
+    def _episode_mean(self, key: str) -> float:
+        episodes = list(self.model.ep_info_buffer or [])
+        return float(np.mean([e[key] for e in episodes])) if episodes else float("nan")
+
+    def _wandb(self) -> WandbSink:
+        record = self.folder.record()
+        tags = [str(name) for name in self.config.choices.values() if name and name != "none"]
+        settings = {
+            "config": self.config.plain(),
+            "name": self.folder.path.name,
+            "group": record.get("sweep") or record.get("experiment") or self.config.method,
+            "tags": sorted(set(tags)),
+        }
+        identity = str(record.get("id") or self.folder.path.name)
+        return WandbSink(
+            self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
+        )

@@ -1,0 +1,96 @@
+"""Folders that a user names: where a run is to be written, where it begins, what cannot be reached.
+
+Whatever the file system answers, a wrong name is one sentence before anything starts.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprl.checkpoint.files import candidates
+from reprl.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from reprl.config.schema import Config
+
+
+def expanded(text: str | Path) -> Path:
+    """A path with its ~ resolved; an unknown user has no home."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(f"'{text}' cannot be resolved: that user has no home folder.") from None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; one that cannot be reached, or not even named, is not."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def no_folder(kind: str, text: str | Path, path: Path) -> UserError:
+    """The error for a folder that is not there, with the nearest name beside it."""
+    try:
+        siblings = [p.name for p in path.parent.iterdir()] if is_folder(path.parent) else []
+    except OSError:
+        siblings = []
+    return UserError(f"there is no {kind} '{text}'.{nearest(path.name, siblings)}")
+
+
+def check_launch(configs: Iterable[Config]) -> None:
+    """Check what depends on this machine: every parent, and wandb's login."""
+    configs = list(configs)
+    for parent in sorted({c.parent for c in configs if c.parent is not None}):
+        candidates(*parent_of(parent))
+    if any(config.wandb == "online" for config in configs):
+        from reprl.runs.writers import require_login
+
+        require_login()
+
+
+def parent_of(parent: str) -> tuple[Path, int | None]:
+    """The folder and step that `parent=DIR@step` names."""
+    whole = expanded(parent)
+    if is_folder(whole):  # its own name may hold an @, as in green_lines@0.7
+        return whole, None
+    text, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
+    if step and not step.isdecimal():
+        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
+    path = expanded(text)
+    if not is_folder(path):
+        raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
+    return path, int(step) if step else None
+
+
+def check_new(run_dir: str | None) -> None:
+    """Refuse, before anything starts, a run's folder that holds something or cannot be written."""
+    final = expanded(run_dir) if run_dir else Path("runs")
+    check_writable(final)
+    if run_dir is None or not final.is_dir():
+        return
+    if (final / "run.json").exists():
+        raise UserError(f"run_dir={final} already holds a run: `reprl resume {final}` goes on.")
+    if any(final.iterdir()):
+        raise UserError(f"run_dir={final} is not empty: choose a new folder.")
+
+
+def check_writable(final: Path) -> None:
+    """Refuse a folder in which, or for lack of it in whose parents, nothing can be written."""
+    try:
+        existing = final.absolute()
+        while not existing.exists():
+            existing = existing.parent
+        if existing == final.absolute() and not final.is_dir():
+            raise UserError(f"run_dir={final} is a file.")
+        for part in final.absolute().relative_to(existing).parts:
+            (existing / part).exists()  # raises for a name that is too long
+        # permission bits do not tell: a full disk, a read-only mount, a virtual file system
+        os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
+    except OSError as error:
+        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,246 @@
+"""The training loop: collect, update, and after each update log, validate and checkpoint.
+
+`start` begins a run from a checked configuration; `resume` continues one exactly where its newest
+checkpoint left it. Both end with the process's exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+
+from reprl import __version__, checkpoint, components
+from reprl.algorithms import Diverged
+from reprl.checkpoint.files import drop_beyond, recover
+from reprl.config.schema import Config
+from reprl.disk import FULL, out_of_space
+from reprl.errors import UserError
+from reprl.runs.folder import RunFolder, create, now, open_run, where
+from reprl.runs.loop import Session
+from reprl.runs.metrics import rewind_csv
+from reprl.runs.signals import Interrupted, Interrupts
+from reprl.runs.warm_start import branch
+from reprl.runs.writers import rewind_tensorboard
+from reprl.user_code import blamed
+
+if TYPE_CHECKING:
+    from reprl.algorithms.on_policy import Agent
+    from reprl.envs import AtariVecEnv
+
+
+def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:
+    """Train a new run; its folder appears only once everything has been built."""
+    env = make_env(config)
+    try:
+        with blamed(python_path):
+            model = make_model(config, env)
+        if config.parent is not None:
+            branch(model, config)
+            # what the parent was at this moment: it may go on, or be gone, when the run resumes
+            step = model.num_timesteps
+            extra |= {"step": step, "began_at": step, "fill": partial(checkpoint.save, model)}
+        folder = create(config, command=command, python_path=python_path, **extra)
+        with folder.lock():
+            return train(Session(config, folder, model), resumed=False)
+    finally:
+        env.close()
+
+
+def resume(path: str) -> int:
+    """Continue a run from its newest whole checkpoint, bit for bit."""
+    folder = open_run(path)
+    with folder.lock():
+        config = folder.config()
+        recover(folder.path)
+        stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
+        if folder.record().get("status") == "finished":
+            print(f"{folder.path} is finished.")
+            return 0
+        require_unchanged(folder, config, stored)
+        say_version(folder.record())
+        env = make_env(config)
+        try:
+            model = make_model(config, env)
+            loop: dict[str, Any] = {}
+            if stored is not None:
+                checkpoint.require_same_shapes(model, stored)
+                model.restore(stored)
+                loop = stored.loop
+            # of a step whose validation is still to come nothing has been written for good
+            rewind(folder, model.num_timesteps - bool(loop.get("pending")))
+            drop_beyond(folder.path, model.num_timesteps)
+            return train(Session(config, folder, model, loop), resumed=True)
+        finally:
+            env.close()
+
+
+def require_unchanged(folder: RunFolder, config: Config, stored: checkpoint.Stored | None) -> None:
+    """Refuse to go on as a run that is no longer the same."""
+    began, now_is = folder.record().get("config_hash"), folder.config_hash()
+    if began not in (None, now_is):
+        raise UserError(
+            f"{folder.config_file} was changed after the run began (its hash is {now_is}, run.json "
+            f"says {began}): undo that, or begin a new run with parent={folder.path}."
+        )
+    if stored is None and config.parent is not None:
+        raise UserError(
+            f"{folder.path} has lost the checkpoint it began with: train again with "
+            f"parent={config.parent}."
+        )
+
+
+def say_version(record: dict[str, Any]) -> None:
+    """Warn where another version of reprl goes on: its next numbers may be others."""
+    versions = record.get("versions")
+    began = versions.get("reprl") if isinstance(versions, dict) else None
+    if began not in (None, __version__):
+        print(
+            f"WARNING: this run began with reprl {began} and goes on with {__version__}; "
+            "CHANGELOG.md says what differs.",
+            file=sys.stderr,
+        )
+
+
+def train(session: Session, *, resumed: bool) -> int:
+    """Run the loop to its end, a signal or a failure, and say which in run.json."""
+    folder = session.folder
+    folder.update(
+        status="running", reason=None, **where(), **({"resumed": now()} if resumed else {})
+    )
+    try:
+        with Interrupts() as interrupts, session:
+            session.launch(resumed=resumed)
+            loop(session, interrupts)
+    except Interrupted as stop:
+        folder.update(status="interrupted", reason=str(stop), ended=now())
+        print(f"{stop}: `reprl resume {folder.path}` goes on from here.", file=sys.stderr)
+        return stop.exit_code
+    except Diverged as divergence:
+        return fail(folder, f"diverged: {divergence}")
+    except UserError as error:
+        fail(folder, str(error))
+        raise
+    except Exception as error:
+        if out_of_space(error):
+            return stop_for_space(folder)
+        traceback.print_exc()
+        return fail(folder, f"{type(error).__name__}: {error}")
+    folder.update(status="finished", reason=None, ended=now())
+    print(f"done: {folder.path}")
+    return 0
+
+
+def stop_for_space(folder: RunFolder) -> int:
+    """End on a full disk, resumably; even the words may find no room."""
+    with suppress(OSError):  # run.json then still says running: without a process, that resumes too
+        folder.update(status="interrupted", reason=FULL, ended=now())
+    with suppress(OSError):
+        text = f"{FULL}: with some, `reprl resume {folder.path}` goes on."
+        print(text, file=sys.stderr, flush=True)
+    return 1
+
+
+def loop(session: Session, interrupts: Interrupts) -> None:
+    """Collect and update until the steps are used up; look around after each update."""
+    model, total = session.model, session.config.total_steps
+    if session.pending:
+        session.after_update(interrupts)
+    if model.num_timesteps < total:
+        model.learn(
+            total - model.num_timesteps,
+            callback=AfterEachUpdate(session, interrupts),
+            log_interval=None,  # type: ignore[arg-type]  # rows are written by the session
+            reset_num_timesteps=model.num_timesteps == 0,
+        )
+        session.take_numbers()
+        session.after_update(interrupts)
+
+
+class AfterEachUpdate(BaseCallback):
+    """SB3 calls back before each rollout, which is after each update but the last."""
+
+    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+        super().__init__()
+        self.session, self.interrupts = session, interrupts
+        self.began = False
+
+    def _on_rollout_start(self) -> None:
+        started = perf_counter()
+        if self.began:
+            self.session.take_numbers()
+            self.session.after_update(self.interrupts)
+        self.began = True
+        # SB3 calls from inside the rollout, whose clock must not count this
+        self.session.model.timings.add("forward", started - perf_counter())
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def make_env(config: Config) -> AtariVecEnv:
+    """The training environments of a run."""
+    from reprl.envs import make_vec_env
+
+    e = config.env
+    return make_vec_env(
+        e.variant,
+        e.n_envs,
+        config.seed,
+        e.workers,
+        game=e.game,
+        severity=e.severity,
+        sticky=e.sticky,
+        stack=e.stack,
+        gap=e.gap,
+        size=e.size,
+        noop_max=e.noop_max,
+        max_frames=e.max_frames,
+        reward=e.reward,
+    )
+
+
+def make_model(config: Config, env: AtariVecEnv) -> Agent:
+    """The agent of a run, built from the same specs as in a script."""
+    torch.set_num_threads(config.threads)
+    if torch.get_num_threads() != config.threads:
+        raise UserError(
+            f"threads={config.threads} cannot be set: torch uses {torch.get_num_threads()}."
+        )
+    model: Agent = components.build(
+        "algo",
+        {"policy": "CnnPolicy", **config.algo},
+        env=env,
+        encoder=config.encoder or None,
+        attention=config.attention or None,
+        auxiliary=config.auxiliary or None,
+        augmentation=config.augmentation or None,
+        mode=config.mode,
+        seed=config.seed,
+        device=config.device,
+    )
+    model.set_logger(Logger(None, []))
+    return model
+
+
+def rewind(folder: RunFolder, step: int) -> None:
+    """Drop everything the run wrote beyond a step: it will write it again, identically."""
+    rewind_csv(folder.metrics_file, step)
+    rewind_csv(folder.validation_file, step)
+    rewind_tensorboard(folder.tensorboard, step)
+
+
+def fail(folder: RunFolder, reason: str) -> int:
+    """Record a failure, and say from where the run can be looked at again."""
+    folder.update(status="failed", reason=reason, ended=now())
+    print(f"failed: {reason}", file=sys.stderr)
+    if steps := checkpoint.steps(folder.path):
+        print(f"the checkpoint before it: parent={folder.path}@{steps[-1]}", file=sys.stderr)
+    return 1

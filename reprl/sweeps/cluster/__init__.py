@@ -1,0 +1,1 @@
+"""Sweeps on a cluster: a plan's jobs handed to SLURM or Ray through Hydra's launchers."""
