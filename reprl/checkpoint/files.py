@@ -1,6 +1,6 @@
 """Which checkpoints a run folder holds: found by their step, put back after a kill, thinned out.
 
-`reprl.checkpoint` writes and reads what is inside each of them.
+`reprl.checkpoint.storage` writes and reads what is inside each of them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from reprl.runs.writers import rewind_tensorboard
 from reprl.user_code import blamed
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
     from reprl.envs import AtariVecEnv
 
 
@@ -207,14 +207,14 @@ def make_env(config: Config) -> AtariVecEnv:
     )
 
 
-def make_model(config: Config, env: AtariVecEnv) -> Agent:
+def make_model(config: Config, env: AtariVecEnv) -> Algorithm:
     """The agent of a run, built from the same specs as in a script."""
     torch.set_num_threads(config.threads)
     if torch.get_num_threads() != config.threads:
         raise UserError(
             f"threads={config.threads} cannot be set: torch uses {torch.get_num_threads()}."
         )
-    model: Agent = components.build(
+    model: Algorithm = components.build(
         "algo",
         {"policy": "CnnPolicy", **config.algo},
         env=env,
