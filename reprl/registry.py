@@ -60,6 +60,8 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
     try:
         target = imported(str(path))
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
     base = imported(BASES[group])

@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import (
 )
 from torch import Tensor, nn
 
+from reprl import trust
 from reprl.algorithms.plain import decode, decode_space, encode, encode_space
 from reprl.algorithms.randomness import global_random, load_global_random, untouched
 from reprl.errors import UserError, unknown
@@ -106,11 +107,18 @@ def restore(agent: Agent, captured: Stored) -> None:
 
     Without an environment the model only predicts, and the process keeps its random streams.
     """
+    with trust.reading():
+        _restore(agent, captured)
+
+
+def _restore(agent: Agent, captured: Stored) -> None:
     meta, state = captured.meta, captured.state
     _require_same(agent, meta)
     _load_parameters(agent, captured.parameters)
     _load_optimizer(agent, captured.optimizer, meta["optimizer_scalars"])
     for name, value in meta["counters"].items():
+        if name not in COUNTERS:
+            raise UserError(f"the checkpoint has an unknown counter '{name}'.")
         setattr(agent, name, value)
     for name, kept in (("ep_info_buffer", "episodes"), ("ep_success_buffer", "successes")):
         if (entries := meta[kept]) is not None:
@@ -173,7 +181,7 @@ def _require_saveable(env: Any) -> None:
 
 def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     """Construct the model that a capture's meta describes; without env it can only predict."""
-    with untouched() if env is None else nullcontext():
+    with untouched() if env is None else nullcontext(), trust.reading():
         return _rebuilt(meta, env)
 
 
