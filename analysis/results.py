@@ -71,6 +71,7 @@ def collect(folders: Iterable[Path | str]) -> Results:
     runs: list[Run] = []
     tables: dict[str, list[pd.DataFrame]] = {kind: [] for kind in REQUIRED}
     seen: set[Path] = set()
+    refused: list[str] = []
     for root in roots:
         before = len(seen)
         for folder in _folders_with_results(root):
@@ -79,12 +80,15 @@ def collect(folders: Iterable[Path | str]) -> Results:
                 try:
                     guard.inspect(folder, without=("checkpoints",))
                 except UserError as error:
+                    refused.append(str(error))
                     warnings.append(f"{folder} is left out: {error}")
                     continue
                 _read_folder(folder, root, runs, tables, warnings)
         if len(seen) == before:
             warnings.append(f"{root}: no run folder in it (none has config.yaml), skipped.")
     if not runs and not tables["episodes"]:
+        if refused:
+            raise UserError(refused[0])
         names = ", ".join(f"'{r}'" for r in roots)
         raise UserError(
             f"no runs in {names}: a run folder has a config.yaml, as written by reprl train."

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
@@ -201,10 +202,18 @@ def _read(path: Path) -> Stored:
     if "extras" in meta:
         meta["extras"] = _Record(meta["extras"], path)
     parts = {
-        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), layouts[part])
+        part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
         for part in PARTS
     }
     return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
+
+
+def _tensors(part: str, data: bytes) -> dict[str, Tensor]:
+    """The tensors of a file; the library checks what its header says against its length."""
+    try:
+        return tensors_from_bytes(data)
+    except SafetensorError as error:
+        raise Damaged(f"{part}.safetensors cannot be read ({error})") from None
 
 
 def _manifest(path: Path) -> dict[str, Any]:

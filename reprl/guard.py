@@ -96,7 +96,7 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
             raise UserError(f"{path} is not a plain file.")
         allowed = largest or LARGEST.get(path.suffix) or memory()
         require_size(path, status.st_size, allowed)
-        return file.read(allowed)
+        return file.read(status.st_size)
 
 
 def read_text(path: Path) -> str:

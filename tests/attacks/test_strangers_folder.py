@@ -24,7 +24,6 @@ from safetensors.torch import load_file, save_file
 from reprl import checkpoint, guard, trust
 from reprl.cli import main
 from reprl.config import hash_of
-from reprl.envs import AtariVecEnv
 from reprl.envs.vector import MAGIC
 from reprl.errors import UserError
 from reprl.sweeps.ledger import Ledger
@@ -137,11 +136,11 @@ def every_command(run: Path) -> dict[str, list[str]]:
         "runs": ["runs", str(run.parent)],
         "diff": ["diff", str(run), str(run)],
         "report": ["report", str(run), "figures=false", "out=page"],
-        "resume": ["resume", str(run)],
         "evaluate": ["evaluate", str(run), *PLAY],
         "a folder of runs": ["evaluate", str(run.parent), *PLAY],
         "attention": ["attention", str(run), "steps=16"],
         "parent": ["train", f"parent={run}", *parent],
+        "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
     }
 
 
@@ -168,7 +167,8 @@ def test_a_variant_of_config_yaml_is_not_called(
     section, word = key.split(".")
     change_config(run, lambda c: c[section].update({word: [spec]}))
     codes = run_all(run)
-    assert not marker.exists() and victim.exists()
+    assert not marker.exists()
+    assert victim.exists()
     assert codes["resume"] == codes["evaluate"] == codes["attention"] == 2
     assert codes["runs"] == codes["report"] == codes["diff"] == 0
 
@@ -198,7 +198,7 @@ def test_an_effect_of_a_snapshot_is_not_called(
 def test_a_module_in_the_folder_is_not_imported(
     path: str, door: str, run: Path, marker: Path, tmp_path: Path
 ) -> None:
-    """Not through a relative or absolute python_path, and not as a package of the working folder."""
+    """Not through a python_path of any kind, and not as a package of the working folder."""
     (run / "evilmod.py").write_text(EVIL.format(marker=str(marker)))
     (tmp_path / "evilmod.py").write_text(EVIL.format(marker=str(marker)))
     places = ["runs/x", ".", str(run)]
@@ -219,15 +219,11 @@ def test_a_module_in_the_folder_is_not_imported(
     else:
         rate = {"~import": look.replace("Look", "rate")}
         change_state(run, lambda m: m["arguments"].update(learning_rate=rate))
+    if door in ("state", "activation", "rate"):
+        with pytest.raises(UserError, match="not by you"):
+            checkpoint.load(run)
     run_all(run)
-    with pytest.raises(UserError) if door in ("state", "activation", "rate") else nothing():
-        checkpoint.load(run)
     assert not marker.exists()
-
-
-class nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: object) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -284,11 +280,14 @@ def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comple
 
 def test_modules_of_the_working_folder_stand_in_for_none(run: Path, tmp_path: Path) -> None:
     """Neither in the command, nor in its workers, nor in a sweep's jobs."""
-    for name in ("numpy", "random", "pandas", "secrets", "zlib"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\nraise 1\n")
+    text = f"open({str(tmp_path / 'marker')!r}, 'w')\nraise ImportError\n"
+    for name in ("numpy", "pandas"):
+        (tmp_path / f"{name}.py").write_text(text)
     change_config(run, lambda c: c["env"].update(workers=1))
     done = command("resume", str(run), cwd=tmp_path, PYTHONPATH=":")  # a usual accident
     assert done.returncode == 0, done.stderr
+    for name in ("random", "secrets", "zlib"):
+        (tmp_path / f"{name}.py").write_text(text)
     small = [word for word in SMALL if not word.startswith("env.workers")]
     sweep = ["train", "-m", "seed=0,1", "sweep.dir=sweep", "sweep.jobs=1", *small, "env.workers=1"]
     done = command(*sweep, cwd=tmp_path)
@@ -320,15 +319,18 @@ def test_the_users_own_run_goes_on_with_what_the_user_names(run: Path, tmp_path:
     change(place / "run.json", lambda record: record.update(status="interrupted"))
     refused = command("resume", str(place), cwd=tmp_path)
     assert refused.returncode == 2
-    assert "trust=mine_of_trust" in refused.stderr and "--config-dir" in refused.stderr
-    assert str(home) in refused.stderr and len(refused.stderr.strip().splitlines()) == 1
+    assert "trust=mine_of_trust" in refused.stderr
+    assert "--config-dir" in refused.stderr
+    assert str(home) in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
     copies = [shutil.copytree(place, tmp_path / f"own{i}") for i in range(2)]
     done = command("resume", str(copies[0]), f"--config-dir={home}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     done = command("resume", str(copies[1]), cwd=tmp_path, PYTHONPATH=str(home))
     assert done.returncode == 0, done.stderr
     done = command("evaluate", str(copies[0]), *PLAY, "trust=mine_of_trust", cwd=tmp_path)
-    assert done.returncode == 2 and "No module named" in done.stderr
+    assert done.returncode == 2
+    assert "No module named" in done.stderr
     first, second = (checkpoint.read(copy) for copy in copies)
     for name, tensor in first.parameters.items():
         assert tensor.equal(second.parameters[name]), name
@@ -344,11 +346,14 @@ def test_trust_names_a_module_and_what_is_below_it(
     sys.path.append(str(installed))
     change_config(run, lambda c: c["encoder"].update(_target_="evil_installed.Enc"))
     change_state(run, lambda m: m["extras"]["encoder"].update(_target_="evil_installed.Enc"))
-    assert main(["evaluate", str(run), *PLAY]) == 2 and not marker.exists()
-    assert main(["evaluate", str(run), *PLAY, "trust=evil"]) == 2 and not marker.exists()
+    assert main(["evaluate", str(run), *PLAY]) == 2
+    assert not marker.exists()
+    assert main(["evaluate", str(run), *PLAY, "trust=evil"]) == 2
+    assert not marker.exists()
     assert main(["evaluate", str(run), *PLAY, "trust=../evil"]) == 2
     assert "trust=../evil must be the name of a module" in capsys.readouterr().err
-    assert main(["evaluate", str(run), *PLAY, "trust=evil_installed"]) == 0 and marker.exists()
+    assert main(["evaluate", str(run), *PLAY, "trust=evil_installed"]) == 0
+    assert marker.exists()
 
 
 def test_a_folder_that_is_itself_a_package_is_not_the_users(
@@ -378,13 +383,13 @@ def test_leftovers_are_removed_by_our_own_names_only(run: Path, tmp_path: Path) 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "keep").touch()
-    os.symlink(elsewhere, run / "checkpoints" / f".{48:012d}.draft")
     model = checkpoint.load(run)
+    os.symlink(elsewhere, run / "checkpoints" / f".{48:012d}.draft")
     with pytest.raises(UserError, match="link"):  # one that leads out
         checkpoint.load(run)
-    os.unlink(run / "checkpoints" / f".{48:012d}.draft")
     checkpoint.save(model, run)
-    assert all((folder / "file").exists() for folder in theirs) and (elsewhere / "keep").exists()
+    assert all((folder / "file").exists() for folder in theirs)
+    assert (elsewhere / "keep").exists()
     assert not any(folder.exists() for folder in ours)
 
 
@@ -493,7 +498,7 @@ def spoil(run: Path, how: str) -> None:
         file.unlink(missing_ok=True)
         os.symlink("/dev/zero", file)
     elif how.startswith("huge"):
-        os.truncate(run / how.partition(" ")[2], 1 << 44)
+        os.truncate(run / how.partition(" ")[2], 1 << 42)
     elif how == "aliases":
         (run / "config.yaml").write_text(LAUGHS)
     elif how == "itself":
@@ -567,7 +572,7 @@ def test_a_checkpoint_does_not_say_how_large_a_tensor_is(run: Path) -> None:
 
 @pytest.mark.parametrize("file", ["parameters.safetensors", "state.json", "manifest.json"])
 def test_a_file_larger_than_the_memory_is_not_read(file: str, run: Path) -> None:
-    os.truncate(newest(run) / file, 1 << 44)
+    os.truncate(newest(run) / file, 1 << 42)
     with pytest.raises(UserError, match="more than the|damaged"):
         checkpoint.load(run)
     assert main(["verify", str(run)]) == 1
@@ -583,12 +588,3 @@ def test_a_header_that_lies_about_its_length_is_one_sentence(run: Path) -> None:
 
 def test_yaml_of_our_own_may_repeat_itself() -> None:
     assert guard.load_yaml("a: &a [1, 2]\nb: *a\n") == {"a": [1, 2], "b": [1, 2]}
-
-
-def test_an_honest_snapshot_still_goes_back() -> None:
-    env = AtariVecEnv("breakout", n_envs=2, seed=3, workers=1)
-    try:
-        env.reset()
-        env.restore(env.snapshot())
-    finally:
-        env.close()
