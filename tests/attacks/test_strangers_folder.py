@@ -289,7 +289,7 @@ def test_modules_of_the_working_folder_stand_in_for_none(run: Path, tmp_path: Pa
     for name in ("random", "secrets", "zlib"):
         (tmp_path / f"{name}.py").write_text(text)
     small = [word for word in SMALL if not word.startswith("env.workers")]
-    sweep = ["train", "-m", "seed=0,1", "sweep.dir=sweep", "sweep.jobs=1", *small, "env.workers=1"]
+    sweep = ["train", "-m", "seed=0,1", "run_dir=sweep", "sweep.jobs=1", *small, "env.workers=1"]
     done = command(*sweep, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (tmp_path / "marker").exists()

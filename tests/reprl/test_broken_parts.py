@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from reprl.cli import main
+from reprl.cli.arguments import name_folders
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
-from reprl.run_folder import add_to_path
 
 CODE = """
 import torch
@@ -171,10 +171,10 @@ def test_own_variants_of_the_working_folder_are_found_by_every_command(
 
 def test_a_runs_own_folders_come_before_the_working_folder(place: Path) -> None:
     """A module of the same name where the command happens to be typed must not take over."""
-    assert main(["list", "encoder"]) == 0  # every command puts the working folder last
-    assert sys.path[-1] == str(place)
-    add_to_path([str(place / "conf")])
-    assert sys.path[-2:] == [str(place / "conf"), str(place)]
+    assert main(["list", "encoder"]) == 0
+    assert str(place) not in sys.path
+    assert name_folders([place / "conf"])[-2:] == [str(place / "conf"), str(place)]
+    assert sys.path[-2:] == [str(place / "conf"), str(place)]  # behind all that is installed
 
 
 def test_models_made_in_a_script_are_told_apart() -> None:
