@@ -153,7 +153,7 @@ def test_a_wrong_part_is_one_sentence(
     assert not run.exists()
 
 
-def test_own_variants_of_the_working_folder_are_found_by_every_command(
+def test_own_variants_of_the_working_folder_are_found_where_it_is_named(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "fine_parts.py").write_text(
@@ -162,9 +162,12 @@ def test_own_variants_of_the_working_folder_are_found_by_every_command(
         "    def draw(self, frame, objects):\n"
         "        frame[100:110] = 200\n"
     )
-    assert main(["preview", "variant=fine_parts:Band", "output=sheet.png"]) == 0
+    assert main(["preview", "variant=fine_parts:Band", "output=sheet.png"]) == 2
+    assert "is found with --config-dir=. only" in capsys.readouterr().err
+    here = ["output=sheet.png", "--config-dir=."]
+    assert main(["preview", "variant=fine_parts:Band", *here]) == 0
     assert (place / "sheet.png").exists()
-    assert main(["preview", "variant=wrong_parts:Copying", "output=sheet.png"]) == 2
+    assert main(["preview", "variant=wrong_parts:Copying", *here]) == 2
     assert "in place" in capsys.readouterr().err
     sys.modules.pop("fine_parts", None)
 
