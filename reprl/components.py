@@ -72,6 +72,8 @@ def class_of(group: str, path: str) -> Any:
     """The class at a path, refused unless it is of the group's kind."""
     try:
         target = imported(path)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
     if not isinstance(target, type) or not issubclass(target, imported(BASES[group])):

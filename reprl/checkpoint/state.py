@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import (
 )
 from torch import Tensor, nn
 
-from reprl import rng
+from reprl import rng, trust
 from reprl.checkpoint.construction import call, class_at, class_path, plain_call
 from reprl.checkpoint.serialization import decode, decode_space, encode, encode_space
 from reprl.errors import UserError
@@ -99,11 +99,18 @@ def restore(model: Algorithm, captured: Stored) -> None:
 
     Without an environment the model only predicts, and the process keeps its random streams.
     """
+    with trust.reading():
+        _restore(model, captured)
+
+
+def _restore(model: Algorithm, captured: Stored) -> None:
     meta, state = captured.meta, captured.state
     _require_same(model, meta)
     _load_parameters(model, captured.parameters)
     _load_optimizer(model, captured.optimizer, meta["optimizer_scalars"])
     for name, value in meta["counters"].items():
+        if name not in model.counters:
+            raise UserError(f"the checkpoint has an unknown counter '{name}'.")
         setattr(model, name, value)
     for name, kept in (("ep_info_buffer", "episodes"), ("ep_success_buffer", "successes")):
         if (entries := meta[kept]) is not None:
@@ -167,7 +174,7 @@ def _require_saveable(env: Any) -> None:
 
 def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     """Construct the model that a capture's meta describes; without env it can only predict."""
-    with rng.isolated() if env is None else nullcontext():
+    with rng.isolated() if env is None else nullcontext(), trust.reading():
         cls = class_at(str(meta["algorithm"]))
         if (given := meta.get("constructor")) is not None:
             model = call(cls, decode(given), env, meta)

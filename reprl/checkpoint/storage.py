@@ -2,8 +2,8 @@
 
 A checkpoint is a folder `checkpoints/<step>/` of safetensors and JSON with a manifest of hashes. It
 appears under its name only when every byte of it is on the disk, so a kill at any moment leaves the
-one before intact. Loading imports the classes and schedules it names, from reprl or the user's own
-modules, and calls only what is of the kind that belongs in its place.
+one before intact. Loading imports the classes and schedules it names only from modules that
+`reprl.trust` accepts, and calls only what is of the kind that belongs in its place.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from reprl import __version__
-from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover
+from reprl import __version__, guard
+from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover, remove_leftovers
 from reprl.checkpoint.files import steps as steps
 from reprl.errors import UserError
+from reprl.trust import allow, reading
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -64,8 +67,7 @@ def save(
     place = final.parent
     place.mkdir(parents=True, exist_ok=True)
     recover(folder)
-    for leftover in place.glob(".*"):  # a kill inside an earlier write
-        shutil.rmtree(leftover, ignore_errors=True)
+    remove_leftovers(folder)  # of a kill inside an earlier write
     draft = place / f".{final.name}.draft"
     draft.mkdir()
     try:
@@ -107,14 +109,25 @@ def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) ->
     _sync(draft)
 
 
-def load(folder: str | Path, env: VecEnv | None = None, *, step: int | None = None) -> Any:
-    """Rebuild the model of a run's newest (or the given) checkpoint, exactly as it was saved."""
+def load(
+    folder: str | Path,
+    env: VecEnv | None = None,
+    *,
+    step: int | None = None,
+    trust: Iterable[str] = (),
+) -> Any:
+    """Rebuild the model of a run's newest (or the given) checkpoint, exactly as it was saved.
+
+    `trust` names modules of yours that the checkpoint may use and this process has not imported.
+    """
     from reprl.algorithms import rebuild
 
+    allow(modules=trust)
     stored = read(folder, step)
-    model = rebuild(stored.meta, env)
-    require_same_shapes(model, stored)
-    model.restore(stored)
+    with reading(folder):
+        model = rebuild(stored.meta, env)
+        require_same_shapes(model, stored)
+        model.restore(stored)
     return model
 
 
@@ -189,21 +202,31 @@ def _read(path: Path) -> Stored:
     if "extras" in meta:
         meta["extras"] = _Record(meta["extras"], path)
     parts = {
-        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), layouts[part])
+        part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
         for part in PARTS
     }
     return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
 
 
+def _tensors(part: str, data: bytes) -> dict[str, Tensor]:
+    """The tensors of a file; the library checks what its header says against its length."""
+    try:
+        return tensors_from_bytes(data)
+    except SafetensorError as error:
+        raise Damaged(f"{part}.safetensors cannot be read ({error})") from None
+
+
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
+        manifest = json.loads(guard.read_text(path / "manifest.json"))
         written, hashes, step = manifest["format"], manifest["sha256"], int(manifest["step"])
     except FileNotFoundError:
         raise Damaged("manifest.json is missing") from None
     except OSError as error:
         raise _unreadable(path / "manifest.json", error) from error
-    except (ValueError, KeyError, TypeError):
+    except UserError as error:
+        raise Damaged(str(error).rstrip(".")) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged("manifest.json is not a manifest") from None
     if written != FORMAT or not isinstance(hashes, dict):
         raise UserError(
@@ -219,9 +242,11 @@ def _unreadable(path: Path, error: OSError) -> UserError:
 
 def _checked(path: Path, hashes: dict[str, str]) -> bytes:
     try:
-        data = path.read_bytes()
+        data = guard.read_bytes(path)
     except FileNotFoundError:
         raise Damaged(f"{path.name} is missing") from None
+    except UserError as error:
+        raise Damaged(str(error).rstrip(".")) from None
     except OSError as error:
         raise _unreadable(path, error) from error
     if hashlib.sha256(data).hexdigest() != hashes.get(path.name):
@@ -239,7 +264,11 @@ def _flatten(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, l
 
 def _unflatten(flat: dict[str, Tensor], layouts: dict[str, list[int]]) -> dict[str, Tensor]:
     for name, stride in layouts.items():
-        laid_out = torch.empty_strided(flat[name].shape, stride, dtype=flat[name].dtype)
+        shape = flat[name].shape
+        reach = 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+        if min(stride, default=0) < 0 or reach > flat[name].numel():
+            raise UserError(f"the saved layout of {name} is not that of a tensor of its size.")
+        laid_out = torch.empty_strided(shape, stride, dtype=flat[name].dtype)
         flat[name] = laid_out.copy_(flat[name])
     return flat
 

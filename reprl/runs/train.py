@@ -29,6 +29,8 @@ from reprl.runs.metrics import rewind_csv
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
+from reprl.trust import folders as trust_folders
+from reprl.trust import reading
 from reprl.user_code import blamed
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
 def resume(path: str) -> int:
     """Continue a run from its newest whole checkpoint, bit for bit."""
     folder = open_run(path)
-    with folder.lock():
+    with folder.lock(), reading(folder.path):
         config = folder.config()
         recover(folder.path)
         stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
@@ -68,7 +70,8 @@ def resume(path: str) -> int:
         say_version(folder.record())
         env = make_env(config)
         try:
-            model = make_model(config, env)
+            with blamed(trust_folders()):
+                model = make_model(config, env)
             loop: dict[str, Any] = {}
             if stored is not None:
                 checkpoint.require_same_shapes(model, stored)
