@@ -7,7 +7,7 @@ import secrets
 import warnings
 from contextlib import nullcontext
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from reprl import registry
 from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments, require_defaults
+from reprl.algorithms.capture import take_spaces
 from reprl.algorithms.collect import collect
+from reprl.algorithms.construction import called_with
 from reprl.algorithms.extras import Extras
 from reprl.algorithms.fast import FusedRMSprop, Network, fuse, keep_memory, threads_for
 from reprl.algorithms.frames import FrameMemory
@@ -49,6 +51,14 @@ class Agent(Resumable):
     rollout_buffer: RolloutMemory
     arguments: dict[str, Any]  # SB3's arguments as given, defaults included
     timings: Timings
+    called_with: dict[str, Any] | None  # all arguments by name, of a class with its own __init__
+    restored_from: dict[str, Any] | None = None  # a checkpoint's meta, while it is rebuilt
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # The outermost call: a derived class hands only our own arguments on to __init__.
+        model = super().__new__(cls)
+        model._call = (args, kwargs)
+        return model
 
     def __init__(
         self,
@@ -66,6 +76,9 @@ class Agent(Resumable):
         compile: bool = True,
         **kwargs: Any,
     ) -> None:
+        given_args, given_kwargs = self.__dict__.pop("_call", ((), {}))
+        own = type(self).__init__ is not Agent.__init__
+        self.called_with = called_with(type(self), given_args, given_kwargs) if own else None
         if mode not in MODES:
             raise unknown("mode", str(mode), MODES)
         if optimizer is not None and optimizer not in OPTIMIZERS:
@@ -109,6 +122,8 @@ class Agent(Resumable):
         super().__init__(env=env, **passed)
 
     def _setup_model(self) -> None:
+        if (meta := self.__dict__.pop("restored_from", None)) is not None:
+            take_spaces(self, meta)
         if isinstance(self.observation_space, spaces.Dict):
             raise UserError("reprl's algorithms take one observation array, not a dict of them.")
         if self.mode == "fast":

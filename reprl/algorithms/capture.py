@@ -21,9 +21,10 @@ from stable_baselines3.common.vec_env import (
 )
 from torch import Tensor, nn
 
+from reprl.algorithms.construction import call, class_at, class_path, plain_call
 from reprl.algorithms.plain import decode, decode_space, encode, encode_space
 from reprl.algorithms.randomness import global_random, load_global_random, untouched
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 
 if TYPE_CHECKING:
     from reprl.algorithms.agent import Agent
@@ -72,7 +73,8 @@ def capture(agent: Agent) -> Captured:
     state |= {f"stream.{k}": v for k, v in agent.extras.state().items()}
     state |= {f"memory.{k}": _tensor(v) for k, v in agent.rollout_buffer.state().items()}
     meta: dict[str, Any] = {
-        "algorithm": type(agent).__name__,
+        "algorithm": class_path(type(agent)),
+        "constructor": plain_call(agent),
         "arguments": encode("arguments", agent.arguments),
         "extras": agent.settings(),
         "observation_space": encode_space(agent.observation_space),
@@ -178,14 +180,19 @@ def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
 
 
 def _rebuilt(meta: dict[str, Any], env: Any) -> Any:
-    from reprl import algorithms
+    cls = class_at(str(meta["algorithm"]))
+    if (given := meta.get("constructor")) is not None:
+        model = call(cls, decode(given), env, meta)
+    else:
+        model = call(cls, decode(meta["arguments"]) | meta["extras"], env, meta)
+    if meta["compiled"] is not None:
+        model.require_compiled(meta["compiled"])
+    return model
 
-    kinds = {"A2C": algorithms.A2C, "PPO": algorithms.PPO}
-    if (name := meta["algorithm"]) not in kinds:
-        raise unknown("algorithm", name, kinds)
-    arguments = decode(meta["arguments"])
-    policy = arguments.pop("policy")
-    model = kinds[name](policy, env, **arguments, **meta["extras"], _init_setup_model=False)
+
+def take_spaces(model: Agent, meta: dict[str, Any]) -> None:
+    """Give a model that is being rebuilt the spaces it was saved with; its env must have them."""
+    env = model.env
     for space in ("observation_space", "action_space"):
         stored = decode_space(meta[space])
         if env is not None and getattr(model, space) != stored:
@@ -196,10 +203,6 @@ def _rebuilt(meta: dict[str, Any], env: Any) -> Any:
     if env is None:
         model.n_envs = meta["n_envs"]
         model.action_meanings = meta["action_meanings"]
-    model._setup_model()
-    if meta["compiled"] is not None:
-        model.require_compiled(meta["compiled"])
-    return model
 
 
 def _timeless(episodes: list[dict[str, Any]]) -> Any:
