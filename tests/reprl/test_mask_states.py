@@ -1,4 +1,4 @@
-"""What became of a mask is said where it matters: as an alarm in training, as a word in the report."""
+"""What became of a mask is said where it matters: an alarm in training, a word in the report."""
 
 import shutil
 from pathlib import Path

@@ -58,9 +58,7 @@ def test_arguments_of_its_own_are_in_the_checkpoint() -> None:
     ours = algorithms.PPO("CnnPolicy", Falling(), n_steps=8, **SMALL).capture().meta
     assert (ours["algorithm"], ours["constructor"]) == ("reprl.algorithms.PPO", None)
     with pytest.raises(UserError, match="Further.limit"):
-        own.Further(
-            policy="CnnPolicy", env=Falling(), bonus=1.0, limit=object(), **SMALL
-        ).capture()
+        own.Further(policy="CnnPolicy", env=Falling(), bonus=1.0, limit=object(), **SMALL).capture()
 
 
 def test_names_of_old_checkpoints_are_ours() -> None:
@@ -117,7 +115,8 @@ TINY = [
     *("env.max_frames=1000", "encoder.features_dim=8", "total_steps=64", "checkpoint.every=32"),
     *("eval.every=0", "log.every=32"),
 ]
-YAML = "# mine\n_target_: mine_algorithm.PPO\nbonus: 0.1\nn_steps: 16\nbatch_size: 16\nn_epochs: 1\n"
+YAML = "# mine\n_target_: mine_algorithm.PPO\nbonus: 0.1\n"
+YAML += "n_steps: 16\nbatch_size: 16\nn_epochs: 1\n"
 
 
 def forget() -> None:
