@@ -57,7 +57,7 @@ class Agent(Resumable):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # The outermost call: a derived class hands only our own arguments on to __init__.
         model = super().__new__(cls)
-        model._call = (args, kwargs)
+        model.__dict__["_call"] = (args, kwargs)
         return model
 
     def __init__(
