@@ -93,10 +93,15 @@ def open_env(run: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_goes_on_to_the_same_bits(name: str, runs: Path) -> None:
+def test_a_run_goes_on_to_the_same_bits(
+    name: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, golden = runs / name, FINALS[name]
     open_run(run).update(status="interrupted")
-    assert main(["resume", str(run)]) == 0
+    code, said = main(["resume", str(run)]), capsys.readouterr().err
+    if code == 2 and "torch.compile fails here" in said:
+        pytest.skip("torch has no compiler here")  # and a compiled run rightly refuses to go on
+    assert code == 0, said
     assert open_run(run).status() == "finished"
     ours = record.final(run, start=golden["start"], end=golden["end"])
     for part, bits in golden["bits"].items():
