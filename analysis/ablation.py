@@ -17,6 +17,10 @@ from reprl.analysis.naming import method_settings, parts_of
 from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
 from reprl.config.overrides import PARTS
+from reprl.mask_states import STATES
+
+STATE_HELP = "; ".join(f"{label}: {words}" for label, words in STATES.items())
+STATE_HELP = f"of the mask; {STATE_HELP}; flat: its cells hardly differ"
 
 
 def ablation_table(results: Results) -> Table:
@@ -65,7 +69,7 @@ def ablation_table(results: Results) -> Table:
         Column("clean", "Clean", "score"),
         Column("variants", "Variants", "score"),
         Column("retention", "Retention", "share"),
-        Column("attention_state", "State of attention"),
+        Column("attention_state", "State of attention", help=STATE_HELP),
     ]
     return Table("ablation", "Run by run", columns, pd.DataFrame(rows), note if same else "")
 

@@ -22,6 +22,7 @@ from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.naming import is_baseline, method_name, variant_label
 from reprl.analysis.tidy import REQUIRED, one_protocol, read_table, tidy_episodes
 from reprl.errors import UserError
+from reprl.mask_states import is_open
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
 IMAGES = (".png", ".jpg", ".jpeg")
@@ -195,7 +196,21 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
                 named.get(str(k), str(k)): [str(i) for i in (v if isinstance(v, list) else [v])]
                 for k, v in labels.items()
             }
+            _name_open(run.labels, known.get("about"))
     return run
+
+
+def _name_open(labels: dict[str, list[str]], about: Any) -> None:
+    """Label masks that let everything through, of runs from before there was a word for it."""
+    for one in about.values() if isinstance(about, Mapping) else ():
+        if not isinstance(one, Mapping) or str(one.get("variant")) not in labels:
+            continue
+        found = labels[str(one["variant"])]
+        mean, entropy = one.get("mean"), one.get("entropy")
+        if isinstance(mean, int | float) and isinstance(entropy, int | float):
+            known = {"black", "saturated", "open"} & set(found)
+            if not known and is_open(mean, entropy):
+                found[:] = ["open", *(label for label in found if label != "flat")]
 
 
 def _variants_of(about: Any) -> dict[str, str]:

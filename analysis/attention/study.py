@@ -97,7 +97,7 @@ def mask_labels(cells: Tensor, raw: Tensor | None = None) -> list[str]:
     """
     labels = list(MaskMonitor(patience=1).look(cells, raw).labels)
     contrast = float((cells.amax(dim=(2, 3)) - cells.amin(dim=(2, 3))).mean())
-    if contrast < SMALLEST_CONTRAST and not {"black", "saturated"} & set(labels):
+    if contrast < SMALLEST_CONTRAST and not {"black", "saturated", "open"} & set(labels):
         labels.append("flat")
     return labels
 

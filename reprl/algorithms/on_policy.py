@@ -446,8 +446,9 @@ class UpdateMetrics:
         return {name: float(np.mean(numbers)) for name, numbers in self.numbers.items()}
 
     def shares(self, means: dict[str, float], weights: dict[str, float]) -> dict[str, float]:
-        """The magnitude of each weighted term, auxiliary ones first."""
-        return {name: abs(w * means[name]) for name, w in (weights | self.own_weights).items()}
+        """The magnitude of each weighted term: auxiliary ones first, the entropy last."""
+        last = dict(sorted(self.own_weights.items(), key=lambda item: item[0] == "entropy"))
+        return {name: abs(w * means[name]) for name, w in (weights | last).items()}
 
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:

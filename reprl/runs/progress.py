@@ -16,6 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from reprl.mask_states import STATES
+
 PARTS = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
@@ -48,8 +50,10 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
-        if "collapse" in name and value > 0.5:
-            found.append(f"{name}: the attention mask no longer says anything")
+    for label, meaning in STATES.items():
+        share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
+        if share > 0.5:
+            found.append(f"the attention mask is {label}: {meaning}")
     return found
 
 
