@@ -24,6 +24,7 @@ from reprl.augmentation.base import Augmentation, stateless
 from reprl.auxiliary.base import Batch
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
+from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
 from reprl.rng import stream_seed, torch_stream
 
@@ -209,11 +210,5 @@ class Extras:
 
 def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
     """For each action the one with LEFT and RIGHT exchanged, or None where there are none."""
-    if meanings is None or not any("LEFT" in m or "RIGHT" in m for m in meanings):
-        return None
-    swapped = [
-        m.replace("LEFT", "<").replace("RIGHT", "LEFT").replace("<", "RIGHT") for m in meanings
-    ]
-    if any(m not in meanings for m in swapped):
-        return None
-    return torch.tensor([list(meanings).index(m) for m in swapped])
+    found = mirrored(meanings)
+    return None if found is None else torch.tensor(found)

@@ -29,11 +29,10 @@ def check_batches(config: Config) -> None:
 
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
-    from reprl.envs.machine import games
+    from reprl.envs.games import game
     from reprl.envs.variation import find
 
-    if config.env.game not in games():
-        raise unknown("game", config.env.game, games())
+    game(config.env.game)  # refuses one that is not there
     if len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reprl.disk import write_atomically
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 
 LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
@@ -157,7 +158,7 @@ def evaluated_gap(folder: Path) -> float | None:
 
 
 def _gap(scores: dict[str, float]) -> float | None:
-    clean = scores.pop("original", None)
+    clean = scores.pop(CLEAN, None)
     return clean - sum(scores.values()) / len(scores) if clean is not None and scores else None
 
 

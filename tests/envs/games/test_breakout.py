@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reprl.envs.objects import Box, breakout_objects, resized
+from reprl.envs.games.breakout import breakout_objects
+from reprl.envs.objects import Box, resized
 from tests.envs.console import Console, follow, frames
 
 RED = (200, 72, 72)  # paddle, ball, top brick row
