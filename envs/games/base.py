@@ -31,8 +31,8 @@ class Roles:
     def of(cls, meanings: Sequence[str]) -> Roles:
         """From ALE's names of the actions, in order."""
         place = {name: k for k, name in enumerate(meanings)}
-        found = (place.get(name) for name in ("NOOP", "FIRE", "LEFT", "RIGHT"))
-        return cls(*found, mirror=mirrored(meanings))
+        noop, fire, left, right = (place.get(n) for n in ("NOOP", "FIRE", "LEFT", "RIGHT"))
+        return cls(noop, fire, left, right, mirrored(meanings))
 
 
 def mirrored(meanings: Sequence[str] | None) -> tuple[int, ...] | None:

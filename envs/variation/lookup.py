@@ -75,7 +75,7 @@ def find(
     found = _playable(found, game)
     key = (game, _without_severity(found))
     if isinstance(spec, Mapping) or (isinstance(spec, Variant) and key not in _tried):
-        _attempt(found, game)
+        attempt(found, game)
     _tried.add(key)
     return found
 
@@ -133,7 +133,7 @@ def _single(word: str, severity: float | None, game: str) -> Variant:
         found = found.at(severity)
     if ":" in name:
         found = _playable(found, game)
-        _attempt(found, game)
+        attempt(found, game)
     return found
 
 
@@ -243,7 +243,7 @@ def _label(part: Variant) -> str:
 NO_OBJECTS = " draw() is given objects only where the class says needs_objects = True."
 
 
-def _attempt(variant: Variant, game: str) -> None:
+def attempt(variant: Variant, game: str) -> None:
     """Build a user's variant and let each of its effects change one frame of the game."""
     if not variant.effects:
         return
