@@ -32,47 +32,20 @@ def freeway_objects(ram: np.ndarray) -> Objects:
     )
 
 
-class _Lookout(Memory):
-    """Where the cars were one step ago."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(rng)
-        self.cars: np.ndarray | None = None  # (210, 160) bool
-        self.before: np.ndarray | None = None
-
-
 class Crosser(Scripted):
-    """Goes up unless a car is about to be where it would go; blind to cars it always goes up."""
+    """Goes up, and waits where a car stands before it; blind to cars it always goes up."""
 
     blindness: ClassVar[tuple[str, ...]] = ("cars",)
     n_actions: ClassVar[int] = 3
-    memory: ClassVar[type[Memory]] = _Lookout
 
-    def look(self, memory: _Lookout, seen: Objects) -> None:
-        memory.before, memory.cars = memory.cars, seen.cars
-
-    def meant(self, memory: _Lookout, seen: Objects) -> int:
-        if "cars" in self.blind_to or memory.before is None or memory.cars is None:
+    def meant(self, memory: Memory, seen: Objects) -> int:
+        if "cars" in self.blind_to:
             return UP
-        chicken = seen.chicken
-        ahead = Box(chicken.x, chicken.y - 6, chicken.w, 8)
-        if self._comes(memory, ahead):
-            return DOWN if self._comes(memory, chicken) else NOOP
-        return UP
-
-    @staticmethod
-    def _comes(memory: _Lookout, place: Box) -> bool:
-        """Whether a car is there, or comes closer and is within 12 pixels."""
-        assert memory.cars is not None
-        assert memory.before is not None
-        near = Box(place.x - 12, place.y, place.w + 24, place.h).slices(memory.cars.shape)
-        middle = place.center[0] - (place.x - 12)
-        now, before = (np.flatnonzero(m[near].any(axis=0)) for m in (memory.cars, memory.before))
-        if memory.cars[place.slices(memory.cars.shape)].any():
-            return True
-        if not now.size or not before.size:
-            return bool(now.size)
-        return bool(abs(now.mean() - middle) < abs(before.mean() - middle))
+        x, y, w, h = seen.chicken.x - 2, seen.chicken.y, seen.chicken.w + 4, seen.chicken.h
+        here, ahead = (
+            seen.cars[Box(x, top, w, h).slices(seen.cars.shape)].any() for top in (y, y - 8)
+        )
+        return NOOP if ahead and not here else UP
 
 
 FREEWAY = Game(
