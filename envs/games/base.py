@@ -89,7 +89,7 @@ class Scripted:
         """The action an agent that wants to win would take, a position in the action set."""
         raise AssertionError(f"{type(self).__name__} must define meant()")
 
-    def took(self, memory: Any, action: int) -> None:
+    def moved(self, memory: Any, action: int) -> None:
         """Be told the action that was taken, meant or not."""
 
     def predict(self, objects: Sequence[Objects], games: Sequence[int] | None = None) -> np.ndarray:
@@ -104,7 +104,7 @@ class Scripted:
             self.look(memory, seen)
             drawn = memory.rng.random(), int(memory.rng.integers(self.n_actions))
             actions[i] = self.meant(memory, seen) if drawn[0] < self.skill else drawn[1]
-            self.took(memory, int(actions[i]))
+            self.moved(memory, int(actions[i]))
         return actions
 
     def _memory(self, i: int, seen: Objects, game: int | None) -> Any:

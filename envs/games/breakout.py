@@ -149,7 +149,7 @@ class ScriptedAgent(Scripted):
         """Follow the ball."""
         memory.watch(self._ball(seen))
 
-    def took(self, memory: _Eye, action: int) -> None:
+    def moved(self, memory: _Eye, action: int) -> None:
         """Half of the action's way is still to come."""
         memory.moving = _MOVES.get(action, 0)
 
