@@ -51,6 +51,21 @@ def test_objects_are_where_the_screen_shows_them(difficulty: int, seed: int, wid
     assert sorted(met) == widths  # it shrinks once the ball has been behind the wall
 
 
+def test_what_is_shown_is_what_the_console_lights() -> None:
+    console = Console()
+    for i in frames(console, 900, np.random.default_rng(2)):
+        seen = breakout_objects(console.ram)
+        if i % 3 == 0:
+            masks = seen.masks()
+            lit = painted(seen.ball) | masks["paddle"] | masks["bricks"]
+            assert (seen.shown() == lit).all()
+    ram = console.ram.copy()
+    for byte in range(23, 188):  # every height of the ball between the walls
+        ram[101] = byte
+        seen = breakout_objects(ram)
+        assert (seen.painted["ball"].mask() == painted(seen.ball)).all(), byte
+
+
 def test_score_is_the_sum_of_rewards() -> None:
     console = Console()
     console.reset()
