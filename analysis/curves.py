@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from reprl import guard
 from reprl.analysis.stats import Array, estimate, mean
 
 STEP_COLUMNS = ("step", "steps", "total_timesteps", "time/total_timesteps")
@@ -44,6 +45,7 @@ def steps_per_second(metrics: pd.DataFrame) -> float:
 
 def read_metrics(path: Path) -> pd.DataFrame:
     """metrics.csv as a table; rows that a crash cut short are skipped."""
+    guard.check_file(path)
     return pd.read_csv(path, on_bad_lines="skip", low_memory=False)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from reprl import guard
+
 
 def read_rows(path: Path) -> tuple[pd.DataFrame, int]:
     """All whole rows of a file as text, and how many lines are damaged.
@@ -14,8 +16,8 @@ def read_rows(path: Path) -> tuple[pd.DataFrame, int]:
     We write no line breaks inside fields, so every line is parsed alone: to a parser of the whole
     file one stray quote would swallow all lines after it.
     """
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        lines = [line for line in file.read().splitlines() if line.strip()]
+    text = guard.read_bytes(path).decode("utf-8-sig", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError("it is empty")
     header = _fields(lines[0])

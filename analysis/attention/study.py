@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
     policy_curves,
@@ -34,7 +35,6 @@ from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
 from reprl.envs.defaults import CLEAN
 from reprl.envs.protocol import VariantSpec
-from reprl.instruments import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.runs.folder import write_atomically
 from reprl.tables import read_rows
 

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 
+from reprl import trust
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
 from reprl.envs.machine import emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
@@ -40,12 +41,12 @@ def known_games() -> Mapping[str, Game]:
     return found
 
 
-@cache
 def game(name: str) -> Game:
     """The game of a name; one of which nothing is known has no truth; a wrong name is refused."""
     if name in known_games():
         return known_games()[name]
     if ":" in name:
+        trust.require(name.partition(":")[0], name)  # also where it was imported before
         return _own(name)
     if name not in games():
         raise unknown("game", name, games())
@@ -66,10 +67,13 @@ def _listed() -> str:
     return " and ".join(sorted(known_games())) + ", or your own module:object"
 
 
+@cache
 def _own(path: str) -> Game:
     """A user's own game, tried on the first frame of its cartridge."""
     try:
         found = imported(path)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"game '{path}' cannot be imported: {described(error)}") from error
     if not isinstance(found, Game):

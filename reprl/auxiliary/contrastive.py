@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, number, one_of, whole
-from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.modules import Momentum
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder

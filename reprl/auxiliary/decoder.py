@@ -16,7 +16,13 @@ from reprl.auxiliary.sparsity import require_attention
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 
-TARGETS = ("value", "policy", "features", "pixels")
+# target -> what it reads of a minibatch besides the pictures
+TARGETS: dict[str, frozenset[str]] = {
+    "value": frozenset({"returns"}),
+    "policy": frozenset({"log_probs"}),
+    "features": frozenset(),
+    "pixels": frozenset(),
+}
 VIEWS = ("map", "image")
 
 
@@ -40,7 +46,8 @@ class Decoder(AuxiliaryLoss):
     ) -> None:
         super().__init__()
         self.declare("decoder", coef=coef, begin=begin)
-        self.target = one_of("decoder", "target", target, TARGETS)
+        self.target = one_of("decoder", "target", target, tuple(TARGETS))
+        self.needs = TARGETS[self.target]
         self.view = one_of("decoder", "view", view, VIEWS)
         self.hidden = whole("decoder", "hidden", hidden, low=1)
         self.shrink = whole("decoder", "shrink", shrink, low=1)

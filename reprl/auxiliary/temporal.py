@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.checks import Coefficient, number, one_of, whole
 from reprl.auxiliary.contrastive import ANCHORS, info_nce
-from reprl.auxiliary.modules import mlp
-from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.modules import Momentum, mlp
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder

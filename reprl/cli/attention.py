@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
 
@@ -36,6 +36,7 @@ KEYS = {
     "faithfulness": Key(False, "also test whether the policy depends on what is marked", "bool"),
     "games": Key(8, "games played for each masked condition of faithfulness", "int", low=2),
     "threads": Key(1, "torch's threads", "int", low=1, high=256),
+    "trust": TRUST,
 }
 
 

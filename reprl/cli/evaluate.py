@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.validation import STICKIEST
@@ -46,6 +46,7 @@ KEYS = {
     "workers": Key(2, "emulator processes; results do not depend on it", "int", low=0, high=64),
     "threads": Key(1, "torch's threads", "int", low=1, high=256),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
+    "trust": TRUST,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 
@@ -22,6 +22,7 @@ KEYS = {
     "seed": Key(0, "the game to show", "int", low=0),
     "seconds": Key(20.0, "length of the video", "float", low=0.1, high=3600),
     "skill": Key(1.0, "skill of the player in the video", "float", low=0, high=1),
+    "trust": TRUST,
 }
 
 

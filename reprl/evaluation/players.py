@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reprl.algorithms.specs import name_of
 from reprl.config.overrides import PARTS
 from reprl.envs import Variant
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.rng import stream_seed
+from reprl.specs import name_of
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.

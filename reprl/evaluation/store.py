@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import math
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reprl import guard
 from reprl.errors import UserError
 from reprl.evaluation.evaluate import COLUMNS
 from reprl.evaluation.players import Task
@@ -67,10 +67,12 @@ def add(
     A file with damaged lines is kept beside it under another name before they are dropped.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    guard.inspect(path.parent.parent, without=("checkpoints",))
     with _locked(path):
         there, damaged = read(path, columns)
         if damaged:
-            shutil.copyfile(path, path.with_name(f"{path.name}.damaged"))
+            copy = guard.read_bytes(path).decode("utf-8", errors="replace")
+            write_atomically(path.with_name(f"{path.name}.damaged"), copy)
         parts = [part for part in (there, rows[list(columns)]) if len(part)]
         merged = pd.concat(parts, ignore_index=True) if parts else there
         known = [_key(row, key) for row in merged[list(key)].itertuples(index=False)]
@@ -113,6 +115,6 @@ def _key(values: Iterable[Any], names: Sequence[str]) -> tuple[Any, ...]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Two evaluations of one folder at the same time add to the file one after the other."""
-    with open(path.with_name(f".{path.name}.lock"), "w") as file:
+    with guard.lock_file(path.with_name(f".{path.name}.lock")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

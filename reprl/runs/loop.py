@@ -23,7 +23,7 @@ from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
 
 VALIDATION = ["variant", "severity", "episode", "eval_seed", "episode_return", "length", "end"]
 
@@ -32,7 +32,11 @@ class Session:
     """One process's stretch of a run; `state` is what a checkpoint carries to the next one."""
 
     def __init__(
-        self, config: Config, folder: RunFolder, model: Agent, state: dict[str, Any] | None = None
+        self,
+        config: Config,
+        folder: RunFolder,
+        model: Algorithm,
+        state: dict[str, Any] | None = None,
     ) -> None:
         state = state or {}
         self.config, self.folder, self.model = config, folder, model

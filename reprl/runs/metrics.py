@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from reprl import guard
 from reprl.disk import write_atomically
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
@@ -96,7 +97,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """The whole rows of a CSV file; a last line cut short by a kill is left out."""
     if not path.exists():
         return []
-    text = path.read_text()
+    text = guard.read_text(path)
     lines = text.splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]
     return [row for row in csv.DictReader(whole) if None not in row.values()]

@@ -56,7 +56,7 @@ def test_the_twin_sees_one_game_and_holds_it_to_the_truth(
     assert (rows["js"] > 0).any()
     assert rows["attention_shift"].notna().all()
     from reprl import checkpoint
-    from reprl.envs.games import game
+    from reprl.envs.games import _own
     from tests.toys import freeway
 
     model = checkpoint.load(run)
@@ -78,12 +78,12 @@ def test_the_twin_sees_one_game_and_holds_it_to_the_truth(
             tracked="chicken",
         ),
     )
-    game.cache_clear()
+    _own.cache_clear()
     try:
         with pytest.raises(UserError, match="changes the game itself"):
             twin_evaluation(model, "green_lines", 2, game=OWN, stack=2, size=36)
     finally:
-        game.cache_clear()
+        _own.cache_clear()
 
 
 def test_attention_is_scored_against_its_objects(run: Path, capsys) -> None:

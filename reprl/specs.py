@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space
-
 from reprl import components
-from reprl.encoders.base import Encoder
 from reprl.errors import UserError, unknown
 
 Auxiliary = components.Spec | Sequence[components.Spec] | None
@@ -104,12 +100,3 @@ def _require_plain(specs: Specs) -> None:
                 f"{part} could not be saved with a checkpoint: {error}; give numbers, text, lists "
                 "and mappings only."
             ) from None
-
-
-def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
-    """The features extractor factory that SB3's policy calls."""
-    if not is_image_space(observation_space):
-        # SB3 would hand other numbers through as they are, and the update divides by 255.
-        raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
-    encoder: Encoder = components.build("encoder", spec, observation_space=observation_space)
-    return encoder
