@@ -16,9 +16,9 @@ from reprl.analysis.stats import (
     retention_estimate,
 )
 from reprl.analysis.tidy import protocols
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 
-CLEAN = "original"
 NEEDED = ("run", "method", "train_seed", "variant", "episode_return")
 GAP_COLUMNS = (
     "method",

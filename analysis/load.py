@@ -21,6 +21,7 @@ from reprl.analysis.curves import read_metrics
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.naming import is_baseline, method_name, variant_label
 from reprl.analysis.tidy import REQUIRED, one_protocol, read_table, tidy_episodes
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.mask_states import is_open
 
@@ -49,7 +50,7 @@ class Run:
     def game(self) -> str:
         """The game it was trained on."""
         env = self.config.get("env")
-        return str(env.get("game", "breakout")) if isinstance(env, Mapping) else "breakout"
+        return str(env.get("game", DEFAULT_GAME)) if isinstance(env, Mapping) else DEFAULT_GAME
 
 
 @dataclass

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprl.config.overrides import PARTS, flatten
+from reprl.envs.defaults import CLEAN
 from reprl.envs.variation.lookup import catalogue
 
 # Settings that change where or how a run is executed, or which seed it had, but not the method.
@@ -86,12 +87,12 @@ def variant_label(name: str, severity: float | None) -> str:
 def trained_variants(config: Mapping[str, Any]) -> list[str]:
     """The variants a run was trained on."""
     env = config.get("env")
-    variant = env.get("variant", "original") if isinstance(env, Mapping) else "original"
+    variant = env.get("variant", CLEAN) if isinstance(env, Mapping) else CLEAN
     if isinstance(variant, str):
         return [v for v in variant.split(",") if v]
     if isinstance(variant, Mapping):
         return [part_name(variant)]
-    return [part_name(v) for v in variant or ["original"]]
+    return [part_name(v) for v in variant or [CLEAN]]
 
 
 def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
@@ -111,13 +112,13 @@ def method_name(config: Mapping[str, Any]) -> str:
     first = " ".join(names[p] for p in ("algo", "encoder") if names[p] != "none") or "agent"
     extras = [names[p] for p in PARTS[2:] if names[p] != "none"]
     variants = trained_variants(config)
-    where = "" if variants == ["original"] else f" (on {', '.join(variants)})"
+    where = "" if variants == [CLEAN] else f" (on {', '.join(variants)})"
     return " + ".join([first, *extras]) + where
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Whether a run is the bare algorithm and encoder on the clean game."""
-    return " + " not in method_name(config) and trained_variants(config) == ["original"]
+    return " + " not in method_name(config) and trained_variants(config) == [CLEAN]
 
 
 def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:

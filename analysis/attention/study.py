@@ -26,14 +26,15 @@ from reprl.analysis.attention.faithfulness import (
     sanity_check,
     typical_picture,
 )
-from reprl.analysis.attention.lag import ball_lag
+from reprl.analysis.attention.lag import object_lag
 from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
 from reprl.analysis.attention.record import Player, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
-from reprl.envs.vector import VariantSpec
+from reprl.envs.defaults import CLEAN
+from reprl.envs.protocol import VariantSpec
 from reprl.runs.folder import write_atomically
 from reprl.tables import read_rows
 
@@ -60,7 +61,7 @@ class Study:
 
 def study(
     view: View,
-    variant: VariantSpec = "original",
+    variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
     seed: int = 0,
@@ -113,15 +114,18 @@ def _scores(recording: Recording) -> pd.DataFrame:
         uniform=uniform,
         tolerance=TOLERANCE * size[0] / 84,
     )
-    lag = ball_lag(
+    tracked = recording.game.tracked
+    if tracked is None:
+        return table
+    lag = object_lag(
         relative(maps, uniform),
-        masks["ball"],
+        masks[tracked],
         recording.blocks,
         recording.times,
         every=recording.view.every,
     )
     if np.isfinite(lag.value):
-        row = {"object": "ball", "metric": "lag", "value": lag.value, "low": lag.low}
+        row = {"object": tracked, "metric": "lag", "value": lag.value, "low": lag.low}
         row |= {"high": lag.high, "n_frames": lag.n_frames}
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
     return table
@@ -179,7 +183,8 @@ def write(
         return
     _label(place / "labels.json", name, found, int(columns["step"]))
     if found.scores is not None:
-        write_trend(place / "scores.csv", found.variant, place / f"{name}_over_training.svg")
+        picture = place / f"{name}_over_training.svg"
+        write_trend(place / "scores.csv", found.variant, picture, found.recording.game.classes)
     title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
     if found.recording.player != "agent":
         title += f" · {found.recording.player} plays"

@@ -20,6 +20,7 @@ from reprl.augmentation.base import Augmentation, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
+from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.rng import ModuleStream, stream_seed, torch_stream
@@ -368,14 +369,8 @@ def require_own_parameters(losses: nn.ModuleDict, policy: nn.Module) -> None:
 
 def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
     """For each action the one with LEFT and RIGHT exchanged, or None where there are none."""
-    if meanings is None or not any("LEFT" in m or "RIGHT" in m for m in meanings):
-        return None
-    swapped = [
-        m.replace("LEFT", "<").replace("RIGHT", "LEFT").replace("<", "RIGHT") for m in meanings
-    ]
-    if any(m not in meanings for m in swapped):
-        return None
-    return torch.tensor([list(meanings).index(m) for m in swapped])
+    found = mirrored(meanings)
+    return None if found is None else torch.tensor(found)
 
 
 def _number(name: str, term: str, value: Any, device: torch.device) -> Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 
 from reprl.cli.arguments import TRUST, Key, parse
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 
 HELP = "play the game yourself, in any variant"
 
 KEYS = {
-    "variant": Key("original", "the variant to play, such as green_lines@0.7+drift_left"),
+    "variant": Key(CLEAN, "the variant to play, such as green_lines@0.7+drift_left"),
     "severity": Key(None, "how strong the variant is", "float", low=0, high=1),
     "view": Key(
         "screen", "screen, or agent for its 84x84 view", choices=lambda: ("screen", "agent")

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from reprl.analysis.naming import variant_label
-from reprl.envs.vector import VariantSpec
+from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.protocol import VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
@@ -49,7 +50,7 @@ def evaluate(
     """
     check_episodes(episodes)
     settings = env_settings(agent) | settings
-    found = expand(variants, severities, settings.get("game", "breakout"))
+    found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
     player = as_agent(agent, deterministic=deterministic)
     tasks = [Task(v, e, int(seed)) for v in found for e in range(episodes)]
     games = []

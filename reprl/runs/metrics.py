@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from reprl import guard
 from reprl.disk import write_atomically
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 
 LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
@@ -158,7 +159,7 @@ def evaluated_gap(folder: Path) -> float | None:
 
 
 def _gap(scores: dict[str, float]) -> float | None:
-    clean = scores.pop("original", None)
+    clean = scores.pop(CLEAN, None)
     return clean - sum(scores.values()) / len(scores) if clean is not None and scores else None
 
 
