@@ -13,8 +13,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from reprl.envs.objects import Box, Objects
-from reprl.errors import UserError, unknown
 from reprl.rng import numpy_stream
+from reprl.settings import SKILL
+from reprl.validation import choice
 
 NOOP, FIRE, RIGHT, LEFT = range(4)
 BLINDNESS = ("ball", "distractor", "paddle")
@@ -97,13 +98,10 @@ class ScriptedAgent:
     def __init__(
         self, skill: float = 1.0, blind_to: Collection[str] = (), *, seed: int = 0
     ) -> None:
-        if isinstance(skill, bool) or not isinstance(skill, int | float) or not 0 <= skill <= 1:
-            raise UserError(f"skill={skill!r} must be a number from 0 to 1.")
         names = (blind_to,) if isinstance(blind_to, str) else tuple(blind_to)
         for name in names:
-            if name not in BLINDNESS:
-                raise unknown("blind_to", name, BLINDNESS)
-        self.skill = float(skill)
+            choice("blind_to", name, BLINDNESS)
+        self.skill = float(SKILL.checked("skill", skill))
         self.blind_to = frozenset(names)
         self.seed = seed
         self._eyes: dict[int, _Eye] = {}

@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reprl.analysis.palette import COLOURS, GRAY
+from reprl.schema import SCORES
+from reprl.tables import read
 
 SHOWN = ("ball", "paddle", "bricks", "distractor")
 
@@ -24,7 +26,7 @@ def trend(scores: pd.DataFrame, variant: str) -> pd.DataFrame:
 
 def write_trend(table: Path, variant: str, path: Path) -> bool:
     """Draw a variant's rows of scores.csv: a panel for each view with two checkpoints or more."""
-    found = trend(pd.read_csv(table), variant)
+    found = trend(read(table, SCORES)[0], variant)
     views = {
         view if player == "agent" else f"{view}, {player} plays": part
         for (view, player), part in found.groupby(["view", "player"], sort=False)

@@ -19,7 +19,7 @@ from stable_baselines3.common.preprocessing import is_image_space, is_image_spac
 from stable_baselines3.common.vec_env import VecEnv
 
 from reprl import components
-from reprl.algorithms.arguments import OPTIMIZERS, policy_arguments, require_defaults
+from reprl.algorithms.arguments import policy_arguments, require_defaults
 from reprl.algorithms.collect import collect
 from reprl.algorithms.compiled import FusedRMSprop, Network, fuse, keep_memory, threads_for
 from reprl.algorithms.frame_buffer import FrameMemory
@@ -33,11 +33,11 @@ from reprl.algorithms.watch import watch
 from reprl.auxiliary.losses import Extras
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.encoders.base import Encoder
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 from reprl.instruments import MaskMonitor
 from reprl.schedules import is_spec, schedule
-
-MODES = ("plain", "fast")
+from reprl.settings import CLASSES, MODES
+from reprl.validation import checker, choice
 
 
 class Agent(Resumable):
@@ -66,12 +66,11 @@ class Agent(Resumable):
         compile: bool = True,
         **kwargs: Any,
     ) -> None:
-        if mode not in MODES:
-            raise unknown("mode", str(mode), MODES)
-        if optimizer is not None and optimizer not in OPTIMIZERS:
-            raise unknown("optimizer", str(optimizer), OPTIMIZERS)
-        if not weight_decay >= 0.0:
-            raise UserError(f"weight_decay must be a number of at least 0, got {weight_decay!r}.")
+        choice("mode", mode, MODES)
+        check = checker(CLASSES[self.stock.__name__])
+        check("optimizer", optimizer)
+        check("weight_decay", weight_decay)
+        check("instrument_every", instrument_every)
         self.specs: Specs = resolve(
             encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
         )
@@ -92,6 +91,9 @@ class Agent(Resumable):
         bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
+        for name in CLASSES[self.stock.__name__]:
+            if name in given and not callable(given[name]):  # SB3 takes functions of the progress
+                given[name] = check(name, given[name])
         for name in SCHEDULED:
             if is_spec(given.get(name)):
                 given[name] = schedule(given[name], name=name)

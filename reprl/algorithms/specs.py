@@ -12,10 +12,10 @@ from stable_baselines3.common.preprocessing import is_image_space
 
 from reprl import components
 from reprl.encoders.base import Encoder
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.settings import USE
 
 Auxiliary = components.Spec | Sequence[components.Spec] | None
-USES = ("rad", "views")
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ def resolve(
     augmentation_spec = components.resolve("augmentation", augmentation)
     use = "rad"
     if augmentation_spec is not None:
-        use = str(augmentation_spec.pop("use", "rad"))
-        if use not in USES:
-            raise unknown("augmentation use", use, USES)
+        use = USE["use"].checked("augmentation.use", augmentation_spec.pop("use", "rad"))
         if use == "views" and not auxiliary_specs:
             raise UserError(
                 "augmentation use=views serves auxiliary losses, but auxiliary is none: "

@@ -10,14 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, one_of, whole
 from reprl.auxiliary.modules import ImageTrunk, PixelHead, mlp
 from reprl.auxiliary.sparsity import require_attention
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
-
-TARGETS = ("value", "policy", "features", "pixels")
-VIEWS = ("map", "image")
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Decoder(AuxiliaryLoss):
@@ -40,10 +39,11 @@ class Decoder(AuxiliaryLoss):
     ) -> None:
         super().__init__()
         self.declare("decoder", coef=coef, begin=begin)
-        self.target = one_of("decoder", "target", target, TARGETS)
-        self.view = one_of("decoder", "view", view, VIEWS)
-        self.hidden = whole("decoder", "hidden", hidden, low=1)
-        self.shrink = whole("decoder", "shrink", shrink, low=1)
+        check = checker(CLASSES["Decoder"], self)
+        self.target = check("target", target)
+        self.view = check("view", view)
+        self.hidden = check("hidden", hidden)
+        self.shrink = check("shrink", shrink)
         if self.target == "features" and self.view == "map":
             raise UserError(
                 "auxiliary loss 'decoder': target=features needs view=image, because the features "

@@ -7,10 +7,10 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
 
 
 def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reprl.errors import UserError, unknown
+from reprl.validation import choice
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
@@ -29,11 +30,13 @@ def check_batches(config: Config) -> None:
 
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
+    from reprl.envs.checks import reward_mode
     from reprl.envs.machine import games
     from reprl.envs.variation import find
 
     if config.env.game not in games():
         raise unknown("game", config.env.game, games())
+    reward_mode(config.env.reward, training=True, key="env.reward")
     if len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "
@@ -54,7 +57,7 @@ def device_of(device: str) -> str:
     if device == "cpu":
         return device
     if device != "auto" and not device.startswith("cuda"):
-        raise unknown("value of device", device, ("auto", "cpu", "cuda"))
+        choice("device", device, ("auto", "cpu", "cuda"))
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

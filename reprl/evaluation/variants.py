@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reprl.analysis.naming import variant_label
 from reprl.envs import Variant, find, suite, suites
 from reprl.envs.variation.base import checked_severity
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError, unknown
+from reprl.naming import variant_label
 
 SUITE = "suite:"
 

@@ -1,37 +1,26 @@
-"""What runs are called: one readable method name from a resolved configuration."""
+"""What things are called: parts, methods, variants and files, each by one rule.
+
+A part's name comes from its spec, a method's from its parts, a variant's from its severity; the
+configuration, the players and the report all ask here.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprl.config.overrides import PARTS, flatten
-from reprl.envs.variation.lookup import catalogue
-
-# Settings that change where or how a run is executed, or which seed it had, but not the method.
-NOT_THE_METHOD = (
-    "seed",
-    "choices",
-    "mode",
-    "log",
-    "run_dir",
-    "threads",
-    "device",
-    "wandb",
-    "progress",
-    "experiment",
-    "sweep",
-    "parent",
-    "checkpoint",
-    "eval",
-    "hydra",
-    "env.workers",
-)
+from reprl.schema import CLEAN, PARTS
 
 
 def is_baseline(method: str) -> bool:
     """Random and scripted players: measured for reference, never trained."""
     return method == "random" or method == "scripted" or method.startswith("scripted ")
+
+
+def class_name(target: Any) -> str:
+    """The last word of a `_target_`, "none" without one."""
+    return re.split(r"[.:]", str(target or "none"))[-1]
 
 
 def part_name(spec: Any) -> str:
@@ -44,7 +33,7 @@ def part_name(spec: Any) -> str:
         if spec.get("name"):
             return str(spec["name"])
         if "_target_" in spec:
-            return str(spec["_target_"]).replace(":", ".").rpartition(".")[2].lower()
+            return class_name(spec["_target_"]).lower()
         named = [part_name(v) for v in spec.values() if isinstance(v, Mapping)]
         return "+".join(n for n in named if n != "none") or "none"
     if isinstance(spec, Iterable):
@@ -59,6 +48,8 @@ def curve_of(variant: str) -> str:
 
 def usual_severity(variant: str) -> float | None:
     """The severity a variant has when none is asked for, None where that is not known."""
+    from reprl.envs.variation.lookup import catalogue
+
     known = [catalogue().get(part) for part in variant.split("+")]
     levels = {part.severity for part in known if part is not None and part.severity is not None}
     return levels.pop() if len(levels) == 1 and None not in known else None
@@ -66,6 +57,8 @@ def usual_severity(variant: str) -> float | None:
 
 def at_severity(variant: str, severity: float) -> str:
     """How to ask for a variant at a severity: in a composition every part that has one gets it."""
+    from reprl.envs.variation.lookup import catalogue
+
     parts = variant.split("+")
     known = {part: catalogue().get(part) for part in parts}
 
@@ -86,12 +79,12 @@ def variant_label(name: str, severity: float | None) -> str:
 def trained_variants(config: Mapping[str, Any]) -> list[str]:
     """The variants a run was trained on."""
     env = config.get("env")
-    variant = env.get("variant", "original") if isinstance(env, Mapping) else "original"
+    variant = env.get("variant", CLEAN) if isinstance(env, Mapping) else CLEAN
     if isinstance(variant, str):
         return [v for v in variant.split(",") if v]
     if isinstance(variant, Mapping):
         return [part_name(variant)]
-    return [part_name(v) for v in variant or ["original"]]
+    return [part_name(v) for v in variant or [CLEAN]]
 
 
 def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
@@ -105,25 +98,28 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
+def method_of(parts: Mapping[str, str]) -> str:
+    """What distinguishes an agent from others, in one word: ppo-nature-conv-curl-cutout."""
+    return "-".join(parts[p] for p in PARTS if parts.get(p, "none") != "none")
+
+
 def method_name(config: Mapping[str, Any]) -> str:
     """For example `ppo nature + drac + boxes (on green_lines)`: parts that are on, nothing else."""
     names = parts_of(config)
     first = " ".join(names[p] for p in ("algo", "encoder") if names[p] != "none") or "agent"
     extras = [names[p] for p in PARTS[2:] if names[p] != "none"]
     variants = trained_variants(config)
-    where = "" if variants == ["original"] else f" (on {', '.join(variants)})"
+    where = "" if variants == [CLEAN] else f" (on {', '.join(variants)})"
     return " + ".join([first, *extras]) + where
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Whether a run is the bare algorithm and encoder on the clean game."""
-    return " + " not in method_name(config) and trained_variants(config) == ["original"]
+    names = parts_of(config)
+    extras = [p for p in PARTS[2:] if names[p] != "none"]
+    return not extras and trained_variants(config) == [CLEAN]
 
 
-def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The flattened settings that define the method, without seeds, folders and loggers."""
-    return {
-        key: value
-        for key, value in flatten(config).items()
-        if not any(key == skip or key.startswith(skip + ".") for skip in NOT_THE_METHOD)
-    }
+def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:
+    """Text as a file name: signs that some disk could refuse become `other`."""
+    return "".join(c if c.isalnum() or c in keep else other for c in text)[:longest]
