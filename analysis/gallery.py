@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 from PIL import Image
 
+from reprl import guard
 from reprl.analysis.load import Run
+from reprl.errors import UserError
 
 BUDGET = 9_000_000  # bytes of base64 for all pictures, so that the page stays below 15 MB
 AS_IS = 150_000  # a PNG up to this size is embedded unchanged
@@ -76,8 +78,8 @@ def link(path: Path | None, page: Path) -> str:
 def drawing(path: Path) -> str | None:
     """An SVG as a data URI: inside an <img> it can neither run code nor load anything."""
     try:
-        raw = path.read_bytes()
-    except OSError:
+        raw = guard.read_bytes(path)
+    except (OSError, UserError):
         return None
     return f"data:image/svg+xml;base64,{base64.b64encode(raw).decode()}"
 
@@ -85,7 +87,7 @@ def drawing(path: Path) -> str | None:
 def embed(path: Path, name: str, warnings: list[str]) -> str | None:
     """A picture as a data URI, reduced if it is large; None with a warning if it is none."""
     try:
-        raw = path.read_bytes()
+        raw = guard.read_bytes(path, guard.LARGEST[".png"])
         with Image.open(io.BytesIO(raw)) as image:
             image.load()
             if image.format == "PNG" and len(raw) <= AS_IS:

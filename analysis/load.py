@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from reprl import guard
 from reprl.analysis.coverage import notes
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
@@ -71,15 +72,24 @@ def collect(folders: Iterable[Path | str]) -> Results:
     runs: list[Run] = []
     tables: dict[str, list[pd.DataFrame]] = {kind: [] for kind in MEASURED}
     seen: set[Path] = set()
+    refused: list[str] = []
     for root in roots:
         before = len(seen)
         for folder in _folders_with_results(root):
             if folder.resolve() not in seen:
                 seen.add(folder.resolve())
+                try:
+                    guard.inspect(folder, without=("checkpoints",))
+                except UserError as error:
+                    refused.append(str(error))
+                    warnings.append(f"{folder} is left out: {error}")
+                    continue
                 _read_folder(folder, root, runs, tables, warnings)
         if len(seen) == before:
             warnings.append(f"{root}: no run folder in it (none has config.yaml), skipped.")
     if not runs and not tables["episodes"]:
+        if refused:
+            raise UserError(refused[0])
         names = ", ".join(f"'{r}'" for r in roots)
         raise UserError(
             f"no runs in {names}: a run folder has a config.yaml, as written by reprl train."
@@ -196,9 +206,9 @@ def read_mapping(path: Path, warnings: list[str]) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, OSError, yaml.YAMLError) as error:
+        text = guard.read_text(path)
+        value = json.loads(text) if path.suffix == ".json" else guard.load_yaml(text)
+    except (ValueError, OSError, yaml.YAMLError, RecursionError) as error:
         warnings.append(f"{path}: cannot be read ({_short(error)}).")
         return {}
     if not isinstance(value, dict):

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from reprl.errors import UserError
 from reprl.naming import is_baseline
 from reprl.schema import EPISODES, MEASURED, SAME_GAME
-from reprl.tables import read_text
+from reprl.tables import Unreadable, read_text
 
 MEASURES = {
     "js": "policy change (JS divergence, nats)",
@@ -27,8 +28,9 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         return None
     try:
         table, damaged = read_text(path)
-    except (ValueError, OSError) as error:
-        warnings.append(f"{path}: cannot be read ({str(error).splitlines()[0][:120]}).")
+    except (UserError, OSError) as error:
+        reason = error.reason if isinstance(error, Unreadable) else str(error).splitlines()[0][:120]
+        warnings.append(f"{path}: cannot be read ({reason}).")
         return None
     table = table.replace("", np.nan)
     missing = [c for c in MEASURED[kind].needed if c not in table.columns]

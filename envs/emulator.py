@@ -16,6 +16,7 @@ from typing import Any
 import ale_py
 import numpy as np
 
+from reprl import guard
 from reprl.envs.machine import Machine, Settings, emulator
 from reprl.envs.objects import Objects, breakout_objects
 from reprl.envs.picture import Desk, Picture
@@ -24,6 +25,7 @@ from reprl.envs.variation.base import generator
 from reprl.errors import UserError
 from reprl.rng import numpy_stream
 
+LARGEST_STATE = 1 << 24  # bytes; ALE's own has some thousands
 SKIP = 4  # emulator frames an action lasts
 
 
@@ -282,11 +284,14 @@ class Emulator:
         self._score, self._length = meta["score"], meta["length"]
         self.machine.frame = meta["frame"]
         self._ends = (bool(meta["ends"][0]), bool(meta["ends"][1]))
-        data = zlib.decompress(blob)
-        size = meta["ale_bytes"]
-        self.ale.restoreState(ale_py.ALEState(data[:size]))
         raw = self.picture.raw
         frames, drawn = np.empty((2, *raw, 3), np.uint8), np.empty((*raw, 3), np.uint8)
+        size = int(meta["ale_bytes"])
+        if not 0 < size <= LARGEST_STATE:
+            raise UserError(f"snapshot: {size:,} bytes of console are not what a console has.")
+        whole = size + frames.size + drawn.size + self._history.size
+        data = guard.inflate(blob, whole, "the environment snapshot")
+        self.ale.restoreState(ale_py.ALEState(data[:size]))
         for array in (frames, drawn, self._history):
             array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
             size += array.size

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from reprl import trust
 from reprl.envs.block import Arrays
 from reprl.envs.machine import Settings
 from reprl.envs.variation import Variant
@@ -216,11 +217,13 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
     descriptors = (theirs.fileno(), memory)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
+        "PYTHONPATH": os.pathsep.join(_search_path()),
+        **trust.environment(),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "reprl.envs.worker", *map(str, descriptors)]
+    # -P: a numpy.py in the working folder must not stand in for the real one
+    command = [sys.executable, "-P", "-m", "reprl.envs.worker", *map(str, descriptors)]
     # Blocked until the worker ignores them: a signal to the group must not end it before that.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     try:
@@ -230,6 +233,12 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
             )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _search_path() -> list[str]:
+    """Where this process finds modules; the working folder of an interactive one comes last."""
+    found = [p for p in sys.path if p]
+    return found if len(found) == len(sys.path) else [*found, os.getcwd()]
 
 
 def _limit(connection: Connection, seconds: float) -> None:

@@ -18,7 +18,7 @@ from reprl.user_code import described, imported
 Spec = str | Mapping[str, Any]
 # what a group's `_target_` must be derived from; a path, because these modules import this one
 BASES = {
-    "algo": "reprl.algorithms.on_policy:Agent",
+    "algo": "reprl.algorithms.base:Algorithm",
     "encoder": "reprl.encoders.base:Encoder",
     "attention": "reprl.encoders.masks:Mask",
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
@@ -58,14 +58,7 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     A checkpoint's specs come from a file: whatever else can be imported is refused uncalled.
     """
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
-    try:
-        target = imported(str(path))
-    except Exception as error:
-        raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
-    base = imported(BASES[group])
-    if not isinstance(target, type) or not issubclass(target, base):
-        named = BASES[group].replace(":", ".")
-        raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
+    target = class_of(group, str(path))
     try:
         return target(**extra, **arguments)
     except TypeError as error:
@@ -73,3 +66,17 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
         if traceback.extract_tb(error.__traceback__)[-1].name not in ("build", "__init__"):
             raise
         raise UserError(f"{group} '{path}': {error}.") from error
+
+
+def class_of(group: str, path: str) -> Any:
+    """The class at a path, refused unless it is of the group's kind."""
+    try:
+        target = imported(path)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
+    if not isinstance(target, type) or not issubclass(target, imported(BASES[group])):
+        named = BASES[group].replace(":", ".")
+        raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
+    return target

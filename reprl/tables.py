@@ -10,18 +10,26 @@ import csv
 import fcntl
 import io
 import math
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.schema import FLAGS, INTEGERS, MAYBE, NUMERIC, Table
 
 if TYPE_CHECKING:  # slow to import, and `reprl runs` reads without it
     import pandas as pd
+
+
+class Unreadable(UserError):
+    """A file of which nothing can be used."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read {path}: {reason}.")
+        self.reason = reason
 
 
 def read_lines(path: Path, *, appended: bool = False) -> tuple[list[str], list[list[str]], int]:
@@ -31,14 +39,13 @@ def read_lines(path: Path, *, appended: bool = False) -> tuple[list[str], list[l
     file one stray quote would swallow all lines after it. The last line of a file that is
     `appended` to may be cut short by a kill, even within a number.
     """
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        text = file.read()
+    text = guard.read_bytes(path).decode("utf-8-sig", errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise ValueError("it is empty")
+        raise Unreadable(path, "it is empty")
     header = _fields(lines[0])
     if header is None:
-        raise ValueError("its first line is damaged")
+        raise Unreadable(path, "its first line is damaged")
     found = [_fields(line) for line in lines[1:]]
     if found and appended and not text.endswith(("\n", "\r")):
         found[-1] = None
@@ -57,7 +64,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """The whole rows of a file that is appended to; none where there is no file, or only damage."""
     try:
         header, rows, _ = read_lines(path, appended=True)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, Unreadable):
         return []
     return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -66,7 +73,7 @@ def columns_of(path: Path) -> list[str]:
     """The header of a file, empty where there is none."""
     try:
         return read_lines(path)[0]
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, Unreadable):
         return []
 
 
@@ -104,12 +111,14 @@ def merge(path: Path, rows: pd.DataFrame, table: Table) -> pd.DataFrame:
     import pandas as pd
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    guard.inspect(path.parent.parent, without=("checkpoints",))
     with _locked(path):
         parts = [_as_text(rows)]
         if path.exists():
             there, good, damaged = _checked(path, table)
             if damaged:
-                shutil.copyfile(path, path.with_name(f"{path.name}.damaged"))
+                copy = guard.read_bytes(path).decode("utf-8", errors="replace")
+                write_atomically(path.with_name(f"{path.name}.damaged"), copy)
             new = set(keys(parts[0], table))
             older = [key not in new for key in keys(there, table)]
             parts.insert(0, there[good & pd.Series(older, there.index, dtype=bool)])
@@ -188,8 +197,8 @@ def _checked(path: Path, table: Table) -> tuple[pd.DataFrame, pd.Series, int]:
 
     try:
         frame, damaged = read_text(path)
-    except (ValueError, OSError) as error:
-        raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}.") from error
     for column, value in table.absent.items():
         if column not in frame.columns:
             place = list(table.columns).index(column)
@@ -197,7 +206,7 @@ def _checked(path: Path, table: Table) -> tuple[pd.DataFrame, pd.Series, int]:
     must = table.columns if table.single else (*table.key, *table.needed)
     missing = [c for c in must if c not in frame.columns]
     if missing:
-        raise UserError(f"{path} was not written by reprl: it has no column {missing[0]}.")
+        raise Unreadable(path, f"it has no column {missing[0]}, so reprl did not write it")
     good = pd.Series(True, index=frame.index)
     for column in (c for c in table.columns if c in frame.columns):
         if column in NUMERIC:
@@ -227,6 +236,6 @@ def _typed(frame: pd.DataFrame, table: Table) -> pd.DataFrame:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Two processes that add to one file at the same time do so one after the other."""
-    with open(path.with_name(f".{path.name}.lock"), "w") as file:
+    with guard.lock_file(path.with_name(f".{path.name}.lock")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

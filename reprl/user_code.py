@@ -14,13 +14,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from reprl import trust
 from reprl.errors import UserError
 
 
 def imported(path: str) -> Any:
-    """The object at "module:object" or, as Hydra writes it, "module.object"."""
+    """The object at "module:object" or, as Hydra writes it, "module.object".
+
+    Whose module may be imported is decided in `reprl.trust`; the caller checks what the object is.
+    """
     module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
-    found: Any = importlib.import_module(module)
+    trust.require(module, path)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        top = module.partition(".")[0]
+        if error.name == top and (
+            Path(f"{top}.py").is_file() or Path(top, "__init__.py").is_file()
+        ):
+            hint = f"{error}; {top} in the current folder is found with --config-dir=. only"
+            raise ModuleNotFoundError(hint, name=error.name) from None
+        raise
     for name in attribute.split("."):
         found = getattr(found, name)
     return found

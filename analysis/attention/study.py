@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
     policy_curves,
@@ -34,11 +35,9 @@ from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
 from reprl.disk import write_atomically
 from reprl.envs.vector import VariantSpec
-from reprl.errors import UserError
-from reprl.instruments import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.naming import file_name
 from reprl.schema import FAITHFULNESS, SCORES, Table
-from reprl.tables import merge
+from reprl.tables import Unreadable, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24
@@ -201,7 +200,7 @@ def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: Ta
         named.insert(position, key, value)
     try:
         merge(path, named, table)
-    except UserError:  # nothing of it can be read: kept aside, and the study is not lost
+    except Unreadable:  # nothing of it can be read: kept aside, and the study is not lost
         os.replace(path, path.with_name(f"{path.name}.damaged"))
         merge(path, named, table)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from reprl import trust
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.settings import SEVERITY
@@ -93,15 +94,21 @@ class Part:
 
     def build(self) -> Effect:
         """A fresh effect."""
+        kind = self.kind()
         try:
-            effect = load_object(self.target)(**self.parameters)
+            return kind(**self.parameters)
         except UserError:
             raise
         except Exception as error:
             raise UserError(f"variant effect '{self.target}' raised {described(error)}") from error
-        if not isinstance(effect, Effect):
-            raise UserError(f"variant effect '{self.target}' is a {type(effect)}, not an Effect.")
-        return effect
+
+    def kind(self) -> type[Effect]:
+        """The class of the effect: checked to be one before anything is called."""
+        found = load_object(self.target)
+        if not isinstance(found, type) or not issubclass(found, Effect):
+            name = getattr(found, "__qualname__", type(found).__name__)
+            raise UserError(f"variant effect '{self.target}' is {name}, not an Effect class.")
+        return found
 
 
 @dataclass(frozen=True)
@@ -125,8 +132,11 @@ class Variant:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Variant:
-        """The variant that `asdict` made plain data of."""
+        """The variant that `asdict` made plain data of, which may come from anybody's file."""
         parts = tuple(Part(**part) for part in data["effects"])
+        with trust.reading():
+            for part in parts:
+                part.kind()
         games = data["games"] and tuple(data["games"])
         return cls(**{**data, "effects": parts, "games": games})
 
@@ -163,5 +173,7 @@ def load_object(path: str) -> Any:
     """The object a variant or one of its effects is made of."""
     try:
         return imported(path)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"variant '{path}' cannot be imported: {described(error)}") from error

@@ -167,7 +167,7 @@ def _from_object(
             help=inspect.getdoc(thing) or "",
             effects=(Part(path, parameters),),
         )
-    if callable(thing):
+    if _makes_variants(thing):
         try:
             result = thing(**parameters)
         except UserError:
@@ -176,7 +176,19 @@ def _from_object(
             raise UserError(f"variant '{path}' raised {described(error)}") from error
         if isinstance(result, Variant):
             return result
-    raise UserError(f"variant '{path}' is neither a Variant, nor an Effect class, nor makes one.")
+    raise UserError(
+        f"variant '{path}' is neither a Variant, nor an Effect class, nor a function declared as "
+        "'-> Variant'."
+    )
+
+
+def _makes_variants(thing: Any) -> bool:
+    """Whether a function says that it returns a Variant: nothing else is called to find out."""
+    if not inspect.isfunction(thing):
+        return False
+    declared = thing.__annotations__.get("return")
+    named = isinstance(declared, str) and declared.strip("'\"").rpartition(".")[2] == "Variant"
+    return declared is Variant or named
 
 
 def _titled(path: str, parameters: dict[str, Any], accepted: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The fast mode: the policy as one compiled function, a fused RMSprop, memory that is kept.
+"""The fast mode: the policy as one compiled function, its rollout, a fused RMSprop.
 
 Nothing here changes the algorithm; the last bits differ from plain mode, and a test holds the two
 together by tolerance.
@@ -12,16 +12,22 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
-from reprl.algorithms.objectives import Evaluation
-from reprl.encoders.base import Encoder, EncoderOutput, as_images
+from reprl.algorithms.frame_buffer import FrameMemory
+from reprl.encoders.base import EncoderOutput, as_images
 from reprl.errors import UserError
+from reprl.policy import PolicyOutput, last_layers, latents
 
 # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 MALLOC = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
@@ -63,7 +69,7 @@ def threads_for(rows: int) -> Iterator[None]:
         torch.set_num_threads(available)
 
 
-class Network:
+class CompiledPolicy:
     """The policy's forward pass: compiled for the update and for the rollout, or eager.
 
     Whether compiling works is known when the first update is over; until then a failure of any
@@ -114,16 +120,11 @@ class Network:
 
     def _forward(self, images: Tensor) -> Outputs:
         """(B, stack, H, W) -> features, feature map, attention, log-probabilities, values."""
-        policy, encoder = self.policy, self.policy.features_extractor
-        feature_map = attention = None
-        if isinstance(encoder, Encoder):
-            output = encoder.encode(images)
-            features, feature_map, attention = output.features, output.feature_map, output.attention
-        else:
-            features = encoder(images)
-        latent_policy, latent_value = policy.mlp_extractor(features)
-        log_probs = torch.log_softmax(policy.action_net(latent_policy), dim=-1)  # (B, n_actions)
-        return features, feature_map, attention, log_probs, policy.value_net(latent_value).flatten()
+        features, actor, critic, encoding = latents(self.policy, images)
+        log_probs, values = last_layers(self.policy, actor, critic)
+        if encoding is None:
+            return features, None, None, log_probs, values
+        return features, encoding.feature_map, encoding.attention, log_probs, values
 
     def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
         def run(images: Tensor) -> Outputs:
@@ -144,17 +145,13 @@ class Network:
             torch.autograd.grad(ends, learned, retain_graph=True, allow_unused=True)
         self._walked = True
 
-    def evaluate(
-        self, policy: ActorCriticPolicy, observations: Tensor, actions: Tensor
-    ) -> Evaluation:
-        """What the update needs of a minibatch."""
+    def forward(self, policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
+        """Policy outputs of a minibatch, for the update."""
         features, feature_map, attention, log_probs, values = self._run(self._update, observations)
-        output = None
+        encoding = None
         if feature_map is not None:
-            output = EncoderOutput(features, feature_map, attention)
-        log_prob = log_probs.gather(1, actions[:, None]).squeeze(1)
-        entropy = -(log_probs.exp() * log_probs).sum(-1)
-        return Evaluation(values, log_prob, entropy, output, log_probs)
+            encoding = EncoderOutput(features, feature_map, attention)
+        return PolicyOutput(values, features, encoding, log_probs)
 
     @torch.no_grad()
     def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,10 +179,10 @@ class FusedRMSprop(torch.optim.Optimizer):
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
         self.tensorflow = tensorflow
-        self._network: Network | None = None
+        self._network: CompiledPolicy | None = None
         self._kernel: Callable[..., None] = _rmsprop
 
-    def compile(self, network: Network) -> None:
+    def compile(self, network: CompiledPolicy) -> None:
         """From now on step in compiled code, as long as the network is compiled."""
         if self._network is None and network.compiled is not False:
             self._network = network
@@ -248,3 +245,65 @@ def fuse(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     if group["momentum"] or group["centered"]:
         return optimizer
     return FusedRMSprop(group["params"], alpha=group["alpha"], tensorflow=tensorflow, **options)
+
+
+def collect(
+    algorithm: OnPolicyAlgorithm,
+    network: CompiledPolicy,
+    env: VecEnv,
+    callback: BaseCallback,
+    memory: FrameMemory,
+) -> tuple[bool, float]:
+    """Fill the memory; returns whether the callback let it finish, and the seconds in env.step."""
+    assert isinstance(algorithm._last_obs, np.ndarray)
+    algorithm.policy.set_training_mode(False)
+    memory.reset()
+    callback.on_rollout_start()
+    all_values, all_log_probs, all_rewards, seconds = [], [], [], 0.0
+    # What callbacks find under SB3's names, beside the local variables that share them.
+    shared: dict[str, Any] = {
+        "self": algorithm,
+        "env": env,
+        "callback": callback,
+        "rollout_buffer": memory,
+        "n_rollout_steps": memory.buffer_size,
+    }
+    for n_steps in range(memory.buffer_size):
+        observations = algorithm._last_obs
+        obs_tensor = torch.from_numpy(observations).to(algorithm.device)
+        choices, values = network.act(obs_tensor)  # (n_envs, n_actions), (n_envs,)
+        chosen = torch.multinomial(choices.exp(), 1)  # (n_envs, 1)
+        log_probs = choices.gather(1, chosen).squeeze(1)  # (n_envs,)
+        all_values.append(values)
+        all_log_probs.append(log_probs)
+        actions = chosen.squeeze(1).cpu().numpy()
+        algorithm._phase = "collecting"  # type: ignore[attr-defined]
+        began = perf_counter()
+        new_obs, rewards, dones, infos = env.step(actions)
+        seconds += perf_counter() - began
+        all_rewards.append(np.array(rewards, np.float32))  # before anyone adds to them
+        algorithm.num_timesteps += env.num_envs
+        step = {"n_steps": n_steps, "obs_tensor": obs_tensor, "actions": actions}
+        step |= {"clipped_actions": actions, "values": values[:, None], "log_probs": log_probs}
+        step |= {"new_obs": new_obs, "rewards": rewards, "dones": dones, "infos": infos}
+        shared |= step
+        callback.update_locals(shared)
+        if not callback.on_step():
+            return False, seconds
+        algorithm._update_info_buffer(infos, dones)
+        for i in np.flatnonzero(dones):
+            if infos[i].get("TimeLimit.truncated") and "terminal_observation" in infos[i]:
+                # A time limit is not the game's end: what would have come counts.
+                last = torch.from_numpy(infos[i]["terminal_observation"][None]).to(algorithm.device)
+                with torch.no_grad():
+                    rewards[i] += algorithm.gamma * algorithm.policy.predict_values(last).item()
+        memory.record(observations, actions, rewards, algorithm._last_episode_starts)  # type: ignore[arg-type]
+        algorithm._last_obs, algorithm._last_episode_starts = new_obs, dones  # type: ignore[assignment]
+    memory.values[:] = torch.stack(all_values).cpu().numpy()
+    memory.log_probs[:] = torch.stack(all_log_probs).cpu().numpy()
+    _, last_values = network.act(torch.from_numpy(algorithm._last_obs).to(algorithm.device))
+    memory.compute_returns_and_advantage(last_values, algorithm._last_episode_starts)  # type: ignore[arg-type]
+    memory.finish(algorithm._last_obs, algorithm._last_episode_starts, np.stack(all_rewards))  # type: ignore[arg-type]
+    callback.update_locals(shared | {"values": last_values[:, None]})
+    callback.on_rollout_end()
+    return True, seconds

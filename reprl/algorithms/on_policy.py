@@ -1,10 +1,11 @@
-"""What A2C and PPO have in common: SB3's algorithms, one shared update, the extras around it."""
+"""What A2C and PPO have in common: rollout, then one shared update, SB3's loop around both."""
 
 from __future__ import annotations
 
 import inspect
 import secrets
 import warnings
+from collections import defaultdict
 from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, ClassVar
@@ -15,40 +16,65 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor, nn
 
 from reprl import components
-from reprl.algorithms.arguments import policy_arguments, require_defaults
-from reprl.algorithms.collect import collect
-from reprl.algorithms.compiled import FusedRMSprop, Network, fuse, keep_memory, threads_for
+from reprl.algorithms.base import Algorithm, TimedEnv
+from reprl.algorithms.compiled import (
+    CompiledPolicy,
+    FusedRMSprop,
+    collect,
+    fuse,
+    keep_memory,
+    threads_for,
+)
+from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
-from reprl.algorithms.journal import Journal, TimedEnv, Timings
-from reprl.algorithms.objectives import Objective, evaluate
-from reprl.algorithms.resumable import Resumable
-from reprl.algorithms.rollout_buffer import RolloutMemory
-from reprl.algorithms.specs import Auxiliary, Specs, resolve
-from reprl.algorithms.update import Coefficients, Update
-from reprl.algorithms.watch import watch
-from reprl.auxiliary.losses import Extras
+from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
+from reprl.algorithms.update import Losses, MinibatchLoss, Update
+from reprl.auxiliary.base import OPTIONAL
+from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
-from reprl.instruments import MaskMonitor
+from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
 from reprl.settings import CLASSES, MODES
+from reprl.specs import Auxiliary, Specs, resolve
 from reprl.validation import checker, choice
 
+OPTIMIZERS = {
+    "adam": torch.optim.Adam,
+    "rmsprop": torch.optim.RMSprop,
+    "rmsprop_tf": RMSpropTFLike,  # as in the original A2C: epsilon inside the root
+}
+# what our own forward pass takes for granted, while SB3's policy does without
+GIVEN = ("share_features_extractor", "normalize_images")
 
-class Agent(Resumable):
-    """Mixed in before SB3's A2C or PPO; adds the extras and replaces `train`."""
 
-    stock: ClassVar[type[OnPolicyAlgorithm]]  # the SB3 algorithm this one extends
-    policy_loss_name: ClassVar[str]  # what SB3 calls it in its log
-    looks: ClassVar[int]  # updates between two looks of the costlier instruments
+class OnPolicy(Algorithm, OnPolicyAlgorithm):
+    """Mixed in before SB3's A2C or PPO; adds encoders, losses, augmentation; replaces `train`."""
+
+    stock: ClassVar[type[OnPolicyAlgorithm]]
+    supplies: ClassVar[frozenset[str]] = OPTIONAL
+    counters: ClassVar[tuple[str, ...]] = (
+        *("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps"),
+        *("_current_progress_remaining", "_iterations", "_stream_seed", "early_stops"),
+    )
+    # what SB3 calls a term in its log
+    log_names: ClassVar[dict[str, str]] = {
+        "entropy": "entropy_loss",
+        "policy": "policy_loss",
+        "value": "value_loss",
+    }
+    looks: ClassVar[int]  # updates between two looks of the costlier diagnostics
     rollout_buffer: RolloutMemory
-    arguments: dict[str, Any]  # SB3's arguments as given, defaults included
-    timings: Timings
 
     def __init__(
         self,
@@ -66,6 +92,8 @@ class Agent(Resumable):
         compile: bool = True,
         **kwargs: Any,
     ) -> None:
+        if type(self).__init__ is OnPolicy.__init__:
+            self.called_with = None  # all its arguments are SB3's and our settings
         choice("mode", mode, MODES)
         check = checker(CLASSES[self.stock.__name__])
         check("optimizer", optimizer)
@@ -80,14 +108,9 @@ class Agent(Resumable):
         self.instrument_every = self.looks if instrument_every is None else instrument_every
         self.early_stops = 0
         self._iterations = 0
-        self._phase = "ready"
-        self._captured_threads: int | None = None
-        self._log: dict[str, list[Any]] = {}
         self.compile = compile and mode == "fast"
-        self.network: Network | None = None  # the fast mode's forward pass
-        self.monitor = MaskMonitor()
+        self.network: CompiledPolicy | None = None  # the fast mode's forward pass
         self._stream_seed = secrets.randbits(32)
-        self.timings = Timings()
         bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
@@ -107,16 +130,14 @@ class Agent(Resumable):
         if passed["rollout_buffer_class"] is not None:
             raise UserError("rollout_buffer_class cannot be chosen: reprl brings its own memory.")
         passed["rollout_buffer_class"] = FrameMemory if mode == "fast" else RolloutMemory
-        self.action_meanings: list[str] | None = None  # what the environment calls its actions
         super().__init__(env=env, **passed)
 
     def _setup_model(self) -> None:
+        self._take_saved_spaces()
         if isinstance(self.observation_space, spaces.Dict):
             raise UserError("reprl's algorithms take one observation array, not a dict of them.")
         if self.mode == "fast":
             self._require_pictures()
-        if (meanings := getattr(self.env, "action_meanings", None)) is not None:
-            self.action_meanings = list(meanings)
         super()._setup_model()
         require_defaults(self.policy, self.mode)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
@@ -131,34 +152,34 @@ class Agent(Resumable):
             keep_memory()
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
-            self.network = Network(self.policy, compile=self.compile)
+            self.network = CompiledPolicy(self.policy, compile=self.compile)
             assert isinstance(self.rollout_buffer, FrameMemory)
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
-        self.extras = Extras(
+        self.losses = AuxiliaryLosses(
             specs=self.specs,
             policy=self.policy,
             observation_space=self.observation_space,
             action_space=self.action_space,
             action_meanings=self.action_meanings,
+            supplies=self.supplies,
             seed=self._stream_seed,
             device=self.device,
         )
         if self.env is not None:  # a model that only predicts may have been trained so
-            self.extras.require_views()
-        self.auxiliary = self.extras.losses
+            self.losses.require_views()
+        self.auxiliary = self.losses.modules
         if self.mode == "fast":
-            self.extras.layout = torch.channels_last
+            self.losses.layout = torch.channels_last
         if self.weight_decay:
             for group in self.policy.optimizer.param_groups:
                 group["weight_decay"] = self.weight_decay
-        if self.extras.parameters:
-            self.policy.optimizer.add_param_group({"params": self.extras.parameters})
-        self.rollout_buffer.history = self.extras.reach
+        if self.losses.parameters:
+            self.policy.optimizer.add_param_group({"params": self.losses.parameters})
+        self.rollout_buffer.history = self.losses.reach
         self.update = Update(
             policy=self.policy,
-            extras=self.extras,
-            memory=self.rollout_buffer,
-            evaluate=evaluate if self.network is None else self.network.evaluate,
+            auxiliary=self.losses,
+            forward=policy_forward if self.network is None else self.network.forward,
         )
 
     def _require_pictures(self) -> None:
@@ -172,13 +193,94 @@ class Agent(Resumable):
             )
 
     @property
-    def compiled(self) -> bool | None:
+    def compiled(self) -> bool | None:  # type: ignore[override]
         """Whether the update runs compiled; None while that is not known yet."""
         if self.network is None:
             return False
         return True if self.network.must else self.network.compiled
 
-    # -- the two halves of an iteration ---------------------------------------------------------
+    # -- the seam ---------------------------------------------------------------------------------
+
+    def loss_terms(
+        self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
+    ) -> MinibatchLoss:
+        """The algorithm's own terms of a minibatch."""
+        raise AssertionError(f"{type(self).__name__} must define loss_terms()")
+
+    @property
+    def steps_per_update(self) -> int:
+        return self.n_steps * self.n_envs
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "auxiliary": self.auxiliary}
+
+    def buffer_state(self) -> dict[str, np.ndarray]:
+        return self.rollout_buffer.state()
+
+    def load_buffer_state(self, state: dict[str, np.ndarray]) -> None:
+        self.rollout_buffer.load_state(state)
+
+    def stream_state(self) -> dict[str, Tensor]:
+        return self.losses.state()
+
+    def load_stream_state(self, state: dict[str, Tensor]) -> None:
+        self.losses.load_state(state)
+
+    def settings(self) -> dict[str, Any]:
+        specs = self.specs
+        augmentation = None
+        if specs.augmentation is not None:
+            augmentation = specs.augmentation | {"use": specs.use}
+        return {
+            "encoder": specs.encoder,
+            "auxiliary": specs.auxiliary or None,
+            "augmentation": augmentation,
+            "mode": self.mode,
+            "optimizer": self.optimizer,
+            "weight_decay": self.weight_decay,
+            "instrument_every": self.instrument_every,
+            "compile": self.compile,
+        }
+
+    def require_compiled(self, compiled: bool) -> None:
+        if compiled and not self.compile:
+            raise UserError("this run was compiled: it cannot continue with compile=False.")
+        self.compile = compiled
+        if self.network is not None:
+            self.network.require(compiled)
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def _learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback,
+        log_interval: int | None,
+        tb_log_name: str,
+        reset_num_timesteps: bool,
+        progress_bar: bool,
+    ) -> None:
+        """SB3's loop, with an iteration count that survives a restore."""
+        total_timesteps, calls = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
+        )
+        if reset_num_timesteps:
+            self._iterations = 0
+        calls.on_training_start(locals(), globals())
+        assert self.env is not None
+        while self.num_timesteps < total_timesteps:
+            began, known = perf_counter(), self.timings.total()
+            if not self.collect_rollouts(self.env, calls, self.rollout_buffer, self.n_steps):
+                break
+            self._iterations += 1
+            self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
+            if log_interval is not None and self._iterations % log_interval == 0:
+                for part, share in self.timings.shares().items():
+                    self.logger.record(f"time/{part}", share)
+                self.dump_logs(self._iterations)
+            self.train()
+            self.timings.add("other", perf_counter() - began - self.timings.total() + known)
+        calls.on_training_end()
 
     def collect_rollouts(
         self,
@@ -206,19 +308,12 @@ class Agent(Resumable):
         self.timings.add("forward", perf_counter() - began - seconds)
         return done
 
-    def _objective(self) -> Objective:
-        raise AssertionError(f"{type(self).__name__} must define _objective()")
-
-    def _coefficients(self) -> Coefficients:
+    def _begin_update(self) -> None:
+        """Set what stays the same over an update's minibatches."""
         progress = self._current_progress_remaining
         for name in ("ent_coef", "vf_coef"):
             if callable(given := self.arguments[name]):
                 setattr(self, name, float(given(progress)))
-        return Coefficients(
-            entropy=self.ent_coef,
-            value=self.vf_coef,
-            auxiliary=self.extras.weights(self.num_timesteps, progress),
-        )
 
     def _epochs(self) -> int:
         return 1
@@ -242,25 +337,34 @@ class Agent(Resumable):
         self._update_learning_rate(self.policy.optimizer)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
-        objective, coefficients = self._objective(), self._coefficients()
+        self._begin_update()
+        weights = self.losses.weights(self.num_timesteps, self._current_progress_remaining)
         target_kl = self._target_kl()
-        journal = Journal(coefficients)
+        metrics = UpdateMetrics()
         every = self.instrument_every  # in updates, while SB3's _n_updates counts epochs
         watched = every and (self._iterations - 1) % every == 0
         stop = False
         for epoch in range(self._epochs()):
-            journal.epoch()
+            metrics.epoch()
             for minibatch in self.rollout_buffer.minibatches(self._minibatch_size()):
                 actions = minibatch.actions
                 if isinstance(self.action_space, spaces.Discrete):
                     actions = actions.long().flatten()
                 losses = self.update.losses(
-                    minibatch, actions, objective, coefficients, self.num_timesteps
+                    self,
+                    minibatch,
+                    actions,
+                    weights,
+                    lambda samples=minibatch: self.rollout_buffer.fields(samples),  # type: ignore[misc]
+                    self.num_timesteps,
                 )
-                journal.add(losses.numbers)
+                metrics.add(losses)
                 if watched:
                     watched = False
-                    self._record(watch(losses, self.policy.features_extractor, self.monitor))
+                    for name, number in diagnose(
+                        losses, self.policy.features_extractor, self.monitor
+                    ).items():
+                        self.logger.record(name, number)
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True
@@ -268,26 +372,133 @@ class Agent(Resumable):
                         print(f"Early stop in epoch {epoch}: KL {losses.numbers['kl']:.2f}")
                     break
                 norm = self.update.step(losses, self.num_timesteps, self.max_grad_norm)
-                journal.add({"gradient": norm})
+                metrics.note("gradient", norm)
             self._n_updates += 1
             if stop:
                 self.early_stops += 1
                 break
-        journal.record(self)
+        self._record(metrics, weights)
         if self.network is not None:
             self.network.settle()
         self._phase = "ready"
         self.timings.add("update", perf_counter() - began)
 
-    def _record(self, numbers: dict[str, float]) -> None:
-        for name, number in numbers.items():
-            self.logger.record(name, number)
+    def _record(self, metrics: UpdateMetrics, weights: dict[str, float]) -> None:
+        """Means over the minibatches: SB3's numbers under SB3's names, and ours beside them."""
+        means, buffer, record = metrics.means(), self.rollout_buffer, self.logger.record
+        for term, name in self.log_names.items():
+            record(f"train/{name}", means[term])
+        rows = self.update.reduction.rows
+        fit = explained_variance(rows(buffer.values), rows(buffer.returns))
+        record("train/explained_variance", float(fit))
+        if metrics.kl:
+            record("train/approx_kl", float(np.mean(np.array(metrics.kl, np.float32))))
+            record("train/clip_fraction", means["clip_fraction"])
+            record("train/early_stops", self.early_stops)
+        if "gradient" in means:
+            record("train/gradient_norm", means["gradient"])
+        record("train/loss", metrics.numbers["total"][-1])
+        if (log_std := getattr(self.policy, "log_std", None)) is not None:
+            record("train/std", torch.exp(log_std).mean().item())
+        record("train/n_updates", self._n_updates, exclude="tensorboard")
+        record("train/ent_coef", self.ent_coef)
+        if callable(self.arguments["vf_coef"]):
+            record("train/vf_coef", self.vf_coef)
+        if not weights:
+            return
+        shares = metrics.shares(means, weights)
+        total = sum(shares.values())
+        for name, magnitude in shares.items():
+            record(f"loss/{name}_share", magnitude / total if total else 0.0)
+        for name, weight in weights.items():
+            record(f"loss/{name}", means[name])
+            record(f"loss/{name}_weight", weight)
 
     # -- SB3's own saving -----------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "extras", "update", "timings", "network"]
+        return [*super()._excluded_save_params(), "losses", "update", "network"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()
         return [*names, "auxiliary"], variables
+
+
+class UpdateMetrics:
+    """Collects the numbers of one update's minibatches."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, list[float]] = defaultdict(list)
+        self.kl: list[float] = []
+
+    def epoch(self) -> None:
+        """A new epoch begins; SB3 logs the KL of the last one only."""
+        self.kl = []
+
+    def add(self, losses: Losses) -> None:
+        for name, number in losses.numbers.items():
+            self.note(name, number)
+        if "kl" in losses.numbers:
+            self.kl.append(losses.numbers["kl"])
+        self.own_weights = losses.own_weights
+
+    def note(self, name: str, number: float) -> None:
+        self.numbers[name].append(number)
+
+    def means(self) -> dict[str, float]:
+        return {name: float(np.mean(numbers)) for name, numbers in self.numbers.items()}
+
+    def shares(self, means: dict[str, float], weights: dict[str, float]) -> dict[str, float]:
+        """The magnitude of each weighted term, auxiliary ones first."""
+        return {name: abs(w * means[name]) for name, w in (weights | self.own_weights).items()}
+
+
+def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
+    """The features extractor factory that SB3's policy calls."""
+    if not is_image_space(observation_space):
+        # SB3 would hand other numbers through as they are, and the update divides by 255.
+        raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
+    encoder: Encoder = components.build("encoder", spec, observation_space=observation_space)
+    return encoder
+
+
+def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None) -> dict[str, Any]:
+    """SB3's policy arguments with our encoder in place of its features extractor."""
+    arguments = dict(given["policy_kwargs"] or {})
+    if optimizer is not None:
+        if "optimizer_class" in arguments:
+            raise UserError("policy_kwargs optimizer_class and optimizer exclude each other.")
+        arguments["optimizer_class"] = OPTIMIZERS[optimizer]
+        if optimizer != "adam":
+            epsilon = given.get("rms_prop_eps", 1e-5)
+            given_ones = arguments.get("optimizer_kwargs") or {}
+            arguments["optimizer_kwargs"] = {"alpha": 0.99, "eps": epsilon} | given_ones
+    if specs.encoder is None:
+        return arguments
+    for key in ("features_extractor_class", "features_extractor_kwargs"):
+        if key in arguments:
+            raise UserError(f"policy_kwargs {key} and encoder exclude each other: give one.")
+    for key in GIVEN:
+        _require(arguments.get(key, True), "encoder", key)
+    arguments["features_extractor_class"] = build_encoder
+    arguments["features_extractor_kwargs"] = {"spec": specs.encoder}
+    # SB3 adds hidden layers behind any extractor but its own NatureCNN.
+    arguments.setdefault("net_arch", [])
+    return arguments
+
+
+def require_defaults(policy: ActorCriticPolicy, mode: str) -> None:
+    """Refuse a policy that our own forward pass would not follow; SB3's own may be anything."""
+    if mode == "fast":
+        what = "mode=fast"
+    elif isinstance(policy.features_extractor, Encoder):
+        what = f"encoder {type(policy.features_extractor).__name__}"
+    else:
+        return
+    for key in GIVEN:
+        _require(getattr(policy, key), what, key)
+
+
+def _require(value: bool, what: str, key: str) -> None:
+    if not value:
+        raise UserError(f"{what} needs policy_kwargs {key}=True, SB3's default.")

@@ -1,33 +1,67 @@
-"""PPO: SB3's, with the shared update and the extras."""
+"""PPO: SB3's, with the shared update, encoders, auxiliary losses and augmentations."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Self
 
 import stable_baselines3
+import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback
+from torch import Tensor
+from torch.nn import functional as F
 
-from reprl.algorithms.objectives import ClippedSurrogate
-from reprl.algorithms.on_policy import Agent
+from reprl.algorithms.on_policy import OnPolicy
+from reprl.algorithms.rollout_buffer import Minibatch
+from reprl.algorithms.update import MinibatchLoss, Term, negative_entropy, normalized
+from reprl.policy import PolicyOutput
 
 
-class PPO(Agent, stable_baselines3.PPO):
+class PPO(OnPolicy, stable_baselines3.PPO):
     """Proximal policy optimization; without extras in plain mode it is SB3's, bit for bit."""
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
-    policy_loss_name: ClassVar[str] = "policy_gradient_loss"
+    log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "policy_gradient_loss"}
     looks: ClassVar[int] = 5
 
-    def _objective(self) -> ClippedSurrogate:
+    def loss_terms(
+        self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
+    ) -> MinibatchLoss:
+        """The clipped likelihood ratio, the entropy, and the value error, clipped if asked."""
+        advantages = minibatch.advantages
+        if self.normalize_advantage:
+            advantages = normalized(advantages, self.update.reduction)
+        log_prob = output.log_prob(actions)
+        log_ratio = log_prob - minibatch.old_log_prob
+        ratio = torch.exp(log_ratio)
+        clipped = torch.clamp(ratio, 1 - self._clip, 1 + self._clip)
+        values = output.values
+        if self._clip_vf is not None:
+            step = torch.clamp(values - minibatch.old_values, -self._clip_vf, self._clip_vf)
+            values = minibatch.old_values + step
+        with torch.no_grad():
+            # Schulman's low-variance estimate of the reverse KL.
+            kl = torch.mean((ratio - 1) - log_ratio)
+            clip_fraction = torch.mean((torch.abs(ratio - 1) > self._clip).float())
+        policy = -torch.min(advantages * ratio, advantages * clipped).mean()
+        return MinibatchLoss(
+            {
+                "policy": Term(policy),
+                "entropy": Term(negative_entropy(output, log_prob), self.ent_coef),
+                "value": Term(F.mse_loss(minibatch.returns, values), self.vf_coef),
+            },
+            {"kl": kl, "clip_fraction": clip_fraction},
+        )
+
+    def _begin_update(self) -> None:
+        super()._begin_update()
         progress = self._current_progress_remaining
-        clip_range = self.clip_range(progress)  # type: ignore[operator]
-        self.logger.record("train/clip_range", clip_range)
-        clip_range_vf = None
+        self._clip: float = self.clip_range(progress)  # type: ignore[operator]
+        self.logger.record("train/clip_range", self._clip)
+        self._clip_vf: float | None = None
         if self.clip_range_vf is not None:
-            clip_range_vf = self.clip_range_vf(progress)  # type: ignore[operator]
-            self.logger.record("train/clip_range_vf", clip_range_vf)
-        return ClippedSurrogate(self.normalize_advantage, clip_range, clip_range_vf)
+            self._clip_vf = self.clip_range_vf(progress)  # type: ignore[operator]
+            self.logger.record("train/clip_range_vf", self._clip_vf)
 
     def _epochs(self) -> int:
         return self.n_epochs

@@ -13,16 +13,7 @@ import numpy as np
 from stable_baselines3.common.buffers import RolloutBuffer
 from torch import Tensor
 
-from reprl.errors import UserError
-
-
-def require_reach(offset: int, history: int) -> None:
-    """Refuse a look beyond the steps kept for sure: the answer would depend on what else is."""
-    if abs(offset) > history:
-        raise UserError(
-            f"an auxiliary loss asks for the observation at {offset:+d} steps, but the farthest "
-            f"reach of the losses is {history}: set reach = {abs(offset)} in its class."
-        )
+from reprl.auxiliary.losses import require_reach
 
 
 class Minibatch(NamedTuple):
@@ -72,6 +63,19 @@ class RolloutMemory(RolloutBuffer):
 
     def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> Minibatch:  # type: ignore[override]
         return Minibatch(*super()._get_samples(batch_inds, env), place=batch_inds)
+
+    def fields(self, minibatch: Minibatch) -> dict[str, Any]:
+        """What the buffer knows of a minibatch besides the samples, as auxiliary losses name it."""
+        index = minibatch.place
+        return {
+            "rewards": self.rewards_of(index),
+            "returns": minibatch.returns,
+            "advantages": minibatch.advantages,
+            "episode_starts": self.starts_of(index),
+            "env_index": self.to_torch(index // self.buffer_size),
+            "time_index": self.to_torch(index % self.buffer_size),
+            "at": lambda offset: self.at(index, offset),
+        }
 
     # -- neighbours ---------------------------------------------------------------------------
 

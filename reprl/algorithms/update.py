@@ -1,24 +1,25 @@
-"""One gradient step, shared by A2C and PPO.
+"""One gradient step, shared by all algorithms.
 
-minibatch -> (augment) -> encode once -> policy, value, entropy and auxiliary terms -> one weighted
-sum -> one backward -> clip -> step.
+minibatch -> (augment) -> encode once -> the algorithm's own terms and the auxiliary ones -> one
+weighted sum -> one backward -> clip -> step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
-from torch import Tensor
+from torch import Tensor, nn
 
-from reprl.algorithms.objectives import Evaluation, Objective, ReinforcementLoss, evaluate
-from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.auxiliary.losses import Extras
+from reprl.auxiliary.losses import AuxiliaryLosses
+from reprl.policy import PolicyOutput, policy_forward
 
-Evaluate = Callable[[ActorCriticPolicy, Tensor, Tensor], Evaluation]
+Forward = Callable[[ActorCriticPolicy, Tensor], PolicyOutput]
 
 
 class Diverged(RuntimeError):
@@ -31,13 +32,79 @@ class Diverged(RuntimeError):
         self.step = step
 
 
-@dataclass(frozen=True)
-class Coefficients:
-    """The weights of one update."""
+class Term(NamedTuple):
+    """One term of a loss and its weight."""
 
-    entropy: float
-    value: float
-    auxiliary: dict[str, float]  # term -> weight at this step; terms not begun are absent
+    value: Tensor  # ()
+    weight: float = 1.0
+
+    @property
+    def weighted(self) -> Tensor:
+        return self.value if self.weight == 1.0 else self.weight * self.value
+
+
+@dataclass(frozen=True)
+class MinibatchLoss:
+    """An algorithm's own terms for a minibatch, in the order in which they are added up."""
+
+    terms: dict[str, Term]
+    metrics: dict[str, Tensor] = field(default_factory=dict)  # (), logged and not trained on
+
+
+class Reduction(Protocol):
+    """How numbers of a minibatch or a rollout that several processes share become one.
+
+    One process has all of it; in training over several, each has its share.
+    """
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation (unbiased) of all shares of x (B,)."""
+
+    def numbers(self, values: Tensor) -> Tensor:
+        """Means (n,) over the shares of what each has averaged over its rows."""
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """The flat rows of all shares."""
+
+    def gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Average the gradients over the shares, in place."""
+
+
+class OneProcess:
+    """The only share there is."""
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.mean(), x.std()
+
+    def numbers(self, values: Tensor) -> Tensor:
+        return values
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        return values.flatten()
+
+    def gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        pass
+
+
+def normalized(advantages: Tensor, reduction: Reduction) -> Tensor:
+    """Advantages (B,) of mean 0 and deviation 1 over the whole minibatch, as SB3 has them."""
+    if len(advantages) <= 1:
+        return advantages
+    mean, std = reduction.moments(advantages)
+    return (advantages - mean) / (std + 1e-8)
+
+
+def negative_entropy(output: PolicyOutput, log_prob: Tensor) -> Tensor:
+    """The entropy term; where the distribution has no closed form, from the actions' own."""
+    entropy = output.entropy()
+    return -torch.mean(-log_prob) if entropy is None else -torch.mean(entropy)
+
+
+class Objective(Protocol):
+    """The part of an algorithm that the update asks for its loss."""
+
+    def loss_terms(self, output: PolicyOutput, actions: Tensor, minibatch: Any) -> MinibatchLoss:
+        """The algorithm's own terms of a minibatch."""
 
 
 @dataclass
@@ -45,8 +112,10 @@ class Losses:
     """The terms of one minibatch and their weighted sum."""
 
     total: Tensor  # ()
-    weighted: dict[str, Tensor]  # term -> its share of the total, ()
-    numbers: dict[str, float]  # every term before its weight, and kl, clip_fraction, total
+    own: dict[str, Tensor]  # the algorithm's terms, each its share of the total, ()
+    own_weights: dict[str, float]
+    auxiliary: dict[str, Tensor]  # the same of the auxiliary losses
+    numbers: dict[str, float]  # every term before its weight, the metrics and the total
     observations: Tensor  # (B, ...) as trained on
     attention: Tensor | None  # (B, K, h, w)
 
@@ -58,73 +127,81 @@ class Update:
         self,
         *,
         policy: ActorCriticPolicy,
-        extras: Extras,
-        memory: RolloutMemory,
-        evaluate: Evaluate = evaluate,
+        auxiliary: AuxiliaryLosses,
+        forward: Forward = policy_forward,
+        reduction: Reduction | None = None,
     ) -> None:
         self.policy = policy
-        self.extras = extras
-        self.memory = memory
-        self.evaluate = evaluate
+        self.auxiliary = auxiliary
+        self.forward = forward
+        self.reduction: Reduction = reduction or OneProcess()
 
     def losses(
         self,
-        minibatch: Minibatch,
-        actions: Tensor,
         objective: Objective,
-        coefficients: Coefficients,
+        minibatch: Any,
+        actions: Tensor,
+        weights: Mapping[str, float],
+        fields: Callable[[], Mapping[str, Any]],
         step: int,
     ) -> Losses:
-        """Compute every term; raise Diverged if one is not a number."""
-        observations, actions = self.extras.augment(minibatch.observations, actions)
-        evaluation = self.evaluate(self.policy, observations, actions)
-        loss = objective(evaluation, minibatch)
-        weighted = {
-            "policy": loss.policy,
-            "entropy": coefficients.entropy * loss.entropy,
-            "value": coefficients.value * loss.value,
-        }
+        """Compute every term; raise Diverged if one is not a number.
+
+        `weights` are those of the auxiliary terms that have begun; `fields` gives what the buffer
+        knows of the minibatch besides the samples, asked for only where a loss is computed.
+        """
+        observations, actions = self.auxiliary.augment(minibatch.observations, actions)
+        output = self.forward(self.policy, observations)
+        loss = objective.loss_terms(output, actions, minibatch)
+        own = {name: term.weighted for name, term in loss.terms.items()}
         terms: dict[str, Tensor] = {}
-        if coefficients.auxiliary:
-            terms = self.extras.terms(
-                self.memory, minibatch, observations, actions, evaluation, coefficients.auxiliary
+        if weights:
+            unchanged = observations is minibatch.observations
+            batch = self.auxiliary.batch(
+                output,
+                observations=observations,
+                actions=actions,
+                augmented_from=None if unchanged else minibatch.observations,
+                fields=fields(),
             )
-            weighted |= {name: coefficients.auxiliary[name] * term for name, term in terms.items()}
+            terms = self.auxiliary.compute(batch, set(weights))
+        auxiliary = {name: weights[name] * term for name, term in terms.items()}
         # SB3 adds in this order: with another one the last bit of the sum would differ.
-        total = weighted["policy"] + weighted["entropy"] + weighted["value"]
-        for name in terms:
-            total = total + weighted[name]
-        numbers = _numbers(loss, terms, total)
-        for name in ("policy", "value", "entropy", *terms, "total"):
+        first, *others = [*own.values(), *auxiliary.values()]
+        total = first
+        for part in others:
+            total = total + part
+        numbers = self._numbers(loss, terms, total)
+        for name in (*loss.terms, *terms, "total"):
             if not math.isfinite(numbers[name]):
                 raise Diverged(name, numbers[name], step)
-        attention = None if evaluation.output is None else evaluation.output.attention
-        return Losses(total, weighted, numbers, observations, attention)
+        attention = None if output.encoding is None else output.encoding.attention
+        own_weights = {name: term.weight for name, term in loss.terms.items()}
+        return Losses(total, own, own_weights, auxiliary, numbers, observations, attention)
 
     def step(self, losses: Losses, step: int, max_grad_norm: float) -> float:
         """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
         losses.total.backward()
+        self.reduction.gradients([*self.policy.parameters(), *self.auxiliary.parameters])
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
         norms = {"gradient": norm}
-        if self.extras.parameters:
+        if self.auxiliary.parameters:
             norms["auxiliary gradient"] = torch.nn.utils.clip_grad_norm_(
-                self.extras.parameters, max_grad_norm
+                self.auxiliary.parameters, max_grad_norm
             )
         for name, value in norms.items():
             if not math.isfinite(number := float(value)):
                 raise Diverged(name, number, step)
         optimizer.step()
-        self.extras.after_step()
+        self.auxiliary.after_step()
         return float(norm)
 
-
-def _numbers(loss: ReinforcementLoss, terms: dict[str, Tensor], total: Tensor) -> dict[str, float]:
-    tensors = {"policy": loss.policy, "value": loss.value, "entropy": loss.entropy}
-    tensors |= terms
-    tensors["total"] = total
-    if loss.kl is not None and loss.clip_fraction is not None:
-        tensors |= {"kl": loss.kl, "clip_fraction": loss.clip_fraction}
-    values = torch.stack([t.detach() for t in tensors.values()]).tolist()
-    return dict(zip(tensors, values, strict=True))
+    def _numbers(
+        self, loss: MinibatchLoss, terms: dict[str, Tensor], total: Tensor
+    ) -> dict[str, float]:
+        tensors = {name: term.value for name, term in loss.terms.items()} | terms
+        tensors |= {"total": total} | loss.metrics
+        stacked = torch.stack([t.detach() for t in tensors.values()])
+        return dict(zip(tensors, self.reduction.numbers(stacked).tolist(), strict=True))

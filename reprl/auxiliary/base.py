@@ -7,8 +7,10 @@ a plain spec for reprl.schedules, and by 0 before environment step `begin.get(te
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from gymnasium import spaces
@@ -21,27 +23,45 @@ from reprl.schedules import Coefficient, scaled
 from reprl.settings import LOSS
 from reprl.validation import checker
 
+Neighbours = Callable[[int], tuple[Tensor, Tensor]]
+
+
+# what an algorithm may or may not have for a minibatch: it says so in `supplies`
+OPTIONAL = frozenset(
+    {
+        *("rewards", "returns", "advantages", "episode_starts", "env_index", "time_index"),
+        *("log_probs", "values", "at"),
+    }
+)
+
 
 @dataclass
 class Batch:
-    """One minibatch as an auxiliary loss sees it; B samples."""
+    """One minibatch as an auxiliary loss sees it; B samples.
+
+    The fields of OPTIONAL are None where the algorithm does not supply them; a loss that reads
+    one says so in `needs` and is refused by name before training.
+    """
 
     observations: Tensor  # (B, stack, H, W) uint8, as the policy was trained on (augmented for RAD)
     actions: Tensor  # (B,) int64
-    rewards: Tensor  # (B,) float32 as the environment gave them, no value of a cut episode added
-    returns: Tensor  # (B,)
-    advantages: Tensor  # (B,)
-    episode_starts: Tensor  # (B,) bool: this observation is the first of its episode
-    env_index: Tensor  # (B,) int64
-    time_index: Tensor  # (B,) int64, position in the rollout
     output: EncoderOutput  # this minibatch, encoded once, with gradient
     policy: ActorCriticPolicy
-    log_probs: Tensor  # (B, n_actions) of the current policy, with gradient
-    values: Tensor  # (B,) of the current value head, with gradient
     generator: torch.Generator  # the auxiliary losses' own random stream
-    at: Callable[[int], tuple[Tensor, Tensor]] = field(repr=False)
+    # (B,) float32 as the environment gave them, no value of a cut episode added
+    rewards: Tensor = None  # type: ignore[assignment]
+    returns: Tensor = None  # type: ignore[assignment]  # (B,)
+    advantages: Tensor = None  # type: ignore[assignment]  # (B,)
+    # (B,) bool: this observation is the first of its episode
+    episode_starts: Tensor = None  # type: ignore[assignment]
+    env_index: Tensor = None  # type: ignore[assignment]  # (B,) int64
+    time_index: Tensor = None  # type: ignore[assignment]  # (B,) int64, position in the rollout
+    # (B, n_actions) of the current policy, with gradient
+    log_probs: Tensor = None  # type: ignore[assignment]
+    values: Tensor = None  # type: ignore[assignment]  # (B,) of the value head, with gradient
+    at: Neighbours = field(default=None, repr=False)  # type: ignore[assignment]
     # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
-    # neighbour lies outside the memory or across an episode end; such rows are the sample itself.
+    # neighbour lies outside the buffer or across an episode end; such rows are the sample itself.
     # Neighbours are never augmented.
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
     wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
@@ -51,6 +71,12 @@ class Batch:
     def originals(self) -> Tensor:
         """The observations as the environment gave them, comparable with their neighbours."""
         return self.observations if self.augmented_from is None else self.augmented_from
+
+    def wanting(self, terms: frozenset[str] | None) -> Self:
+        """The same batch for a loss of which only these terms count."""
+        same = copy.copy(self)
+        same.wanted = terms
+        return same
 
     def wants(self, term: str) -> bool:
         """Whether a term counts already; a loss of several terms need not compute the others."""
@@ -79,6 +105,7 @@ class AuxiliaryLoss(nn.Module):
     """A named dict of loss terms with one weight each."""
 
     reach: int = 0  # the largest |offset| this loss asks of Batch.at
+    needs: frozenset[str] = frozenset()  # the fields of OPTIONAL that this loss reads
 
     def __init__(self) -> None:
         super().__init__()

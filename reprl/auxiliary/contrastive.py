@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.modules import Momentum
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder

@@ -18,6 +18,14 @@ from reprl.schedules import Coefficient
 from reprl.settings import CLASSES
 from reprl.validation import checker
 
+# target -> what it reads of a minibatch besides the pictures
+TARGETS: dict[str, frozenset[str]] = {
+    "value": frozenset({"returns"}),
+    "policy": frozenset({"log_probs"}),
+    "features": frozenset(),
+    "pixels": frozenset(),
+}
+
 
 class Decoder(AuxiliaryLoss):
     """Predict the return, the policy, the features or the pixels from the masked view.
@@ -41,6 +49,7 @@ class Decoder(AuxiliaryLoss):
         self.declare("decoder", coef=coef, begin=begin)
         check = checker(CLASSES["Decoder"], self)
         self.target = check("target", target)
+        self.needs = TARGETS[self.target]
         self.view = check("view", view)
         self.hidden = check("hidden", hidden)
         self.shrink = check("shrink", shrink)

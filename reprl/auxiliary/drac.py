@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import torch
-from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
+from reprl.policy import heads
 from reprl.schedules import Coefficient
-
-
-def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (B, n_actions) and values (B,) from the features (B, F)."""
-    latent_pi, latent_vf = policy.mlp_extractor(features)
-    log_probs = policy.action_net(latent_pi).log_softmax(dim=1)
-    return log_probs, policy.value_net(latent_vf).flatten()
 
 
 class DrAC(AuxiliaryLoss):
@@ -25,6 +18,8 @@ class DrAC(AuxiliaryLoss):
 
     Only the augmented side f(s) carries gradient: to the encoder and to the policy's own heads.
     """
+
+    needs = frozenset({"log_probs", "values"})
 
     def __init__(
         self, *, coef: Coefficient = 0.1, augmentation: Spec | None = None, begin: int = 0

@@ -1,13 +1,14 @@
-"""The built extras of one agent: auxiliary losses, the augmentation, and their own random streams.
+"""The auxiliary losses and the augmentation of one agent: built, weighted, computed, checked.
 
-They exist beside SB3's policy, never inside it: nothing here draws from the global generators that
-SB3 uses, so an extra whose weight is 0 leaves the policy's parameters as stock SB3 has them.
+minibatch -> (augment) -> encode -> **auxiliary terms** -> update. They exist beside SB3's policy,
+never inside it: nothing here draws from the global generators that SB3 uses, so a loss whose
+weight is 0 leaves the policy's parameters as stock SB3 has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -15,21 +16,31 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl import components
-from reprl.algorithms.objectives import Evaluation
-from reprl.algorithms.rehearsal import LentContext, rehearse, require_own_parameters
-from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.algorithms.specs import Specs
-from reprl.algorithms.terms import Terms
 from reprl.augmentation.base import Augmentation, stateless
-from reprl.auxiliary.base import Batch
+from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
-from reprl.rng import stream_seed, torch_stream
+from reprl.policy import PolicyOutput, policy_forward
+from reprl.rng import ModuleStream, stream_seed, torch_stream
+from reprl.schedules import Schedule, schedule
+from reprl.specs import Specs
+
+# an update's own numbers, which share a log with the terms
+RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")
 
 
-class Extras:
-    """Auxiliary losses and augmentation, built once before training."""
+def require_reach(offset: int, history: int) -> None:
+    """Refuse a look beyond the steps kept for sure: the answer would depend on what else is."""
+    if abs(offset) > history:
+        raise UserError(
+            f"an auxiliary loss asks for the observation at {offset:+d} steps, but the farthest "
+            f"reach of the losses is {history}: set reach = {abs(offset)} in its class."
+        )
+
+
+class AuxiliaryLosses:
+    """Auxiliary losses and augmentation, built and run once on noise before training."""
 
     def __init__(
         self,
@@ -39,13 +50,14 @@ class Extras:
         observation_space: spaces.Space,
         action_space: spaces.Space,
         action_meanings: Sequence[str] | None,
+        supplies: frozenset[str],
         seed: int,
         device: torch.device,
     ) -> None:
         self.specs = specs
         self.policy = policy
-        self._terms = Terms()
-        self.losses = self._terms.losses
+        self.terms = Terms()
+        self.modules = self.terms.losses  # name -> loss, one nn.ModuleDict
         self.layout = torch.contiguous_format  # of the images the losses encode
         self.augmentation: Augmentation | None = None
         self.mirror = mirrored_actions(action_meanings)  # (n_actions,) int64 or None
@@ -53,13 +65,10 @@ class Extras:
             name: torch_stream(seed, name, device=device.type)
             for name in ("augmentation", "auxiliary")
         }
-        # Layers such as dropout only know the global generator: they get a state of their own.
-        self._modules_state = (
-            torch.Generator().manual_seed(stream_seed(seed, "modules")).get_state()
-        )
+        self._module_stream = ModuleStream(seed, "modules")
         self._views_used = False
+        self.parameters: list[nn.Parameter] = []
         if specs.augmentation is None and not specs.auxiliary:
-            self.parameters: list[nn.Parameter] = []
             return
         if not isinstance(observation_space, spaces.Box) or not isinstance(
             action_space, spaces.Discrete
@@ -76,14 +85,15 @@ class Extras:
                 if specs.use == "rad" and built.mirrors and self.mirror is None:
                     raise UserError(NAMELESS)
             for name, spec in specs.auxiliary.items():
-                self._terms.add(name, components.build("auxiliary", spec))
+                self.terms.add(name, components.build("auxiliary", spec))
+            self._require_supplied(supplies)
             context = self._context(observation_space, action_space)
-            for loss in self._terms.each():
+            for loss in self.terms.each():
                 loss.setup(context)
-        require_own_parameters(self.losses, self.policy)
-        self.losses.to(device)
-        self.parameters = [p for p in self.losses.parameters() if p.requires_grad]
-        rehearse(self, observation_space)
+        require_own_parameters(self.modules, self.policy)
+        self.modules.to(device)
+        self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
+        self._dry_run(observation_space, supplies)
         self._views_used = context.lent
 
     # -- construction -------------------------------------------------------------------------
@@ -99,6 +109,16 @@ class Extras:
             mirror=self.mirror,
         )
 
+    def _require_supplied(self, supplies: frozenset[str]) -> None:
+        for name, loss in self.modules.items():
+            assert isinstance(loss, AuxiliaryLoss)
+            needs = loss.needs | ({"at"} if loss.reach else set())
+            if missing := sorted(needs - supplies):
+                raise UserError(
+                    f"auxiliary '{name}' needs {', '.join(missing)} of a minibatch, which this "
+                    f"algorithm does not supply (it has {', '.join(sorted(supplies)) or 'none'})."
+                )
+
     @property
     def encoder(self) -> Encoder:
         return self.policy.features_extractor  # type: ignore[return-value]
@@ -106,33 +126,28 @@ class Extras:
     @property
     def reach(self) -> int:
         """How far the losses look in time."""
-        return max((loss.reach for loss in self._terms.each()), default=0)
-
-    @property
-    def names(self) -> set[str]:
-        """Every term's name in the log."""
-        return self._terms.names
+        return max((loss.reach for loss in self.terms.each()), default=0)
 
     def require_views(self) -> None:
         """Refuse an augmentation for the losses' views that none of them has asked for."""
         if self.augmentation is not None and self.specs.use == "views" and not self._views_used:
             raise UserError(
-                f"augmentation use=views would do nothing: {', '.join(self.losses)} makes no views "
-                "with the run's augmentation; set use=rad or augmentation=none, or choose a loss "
-                "that compares views and has no augmentation of its own."
+                f"augmentation use=views would do nothing: {', '.join(self.modules)} makes no "
+                "views with the run's augmentation; set use=rad or augmentation=none, or choose a "
+                "loss that compares views and has no augmentation of its own."
             )
 
     # -- the update's side --------------------------------------------------------------------
 
     def weights(self, step: int, progress_remaining: float) -> dict[str, float]:
         """The weight of every term that has begun."""
-        return self._terms.weights(step, progress_remaining)
+        return self.terms.weights(step, progress_remaining)
 
     def augment(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """The training batch as RAD has it; untouched where there is nothing to do."""
         if self.augmentation is None or self.specs.use != "rad":
             return observations, actions
-        with self._module_stream(), torch.no_grad():
+        with self._module_stream.active(), torch.no_grad():
             view = self.augmentation(observations, self.generators["augmentation"])
         if view.mirrored is not None:
             if self.mirror is None:
@@ -140,71 +155,215 @@ class Extras:
             actions = torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)
         return view.observations, actions
 
-    def terms(
+    def batch(
         self,
-        memory: RolloutMemory,
-        minibatch: Minibatch,
+        output: PolicyOutput,
+        *,
         observations: Tensor,
         actions: Tensor,
-        evaluation: Evaluation,
-        weights: dict[str, float],
-    ) -> dict[str, Tensor]:
-        """Every term that has begun, before its weight."""
-        assert evaluation.output is not None
-        assert evaluation.log_probs is not None
-        index = minibatch.place
-        batch = Batch(
+        augmented_from: Tensor | None,
+        fields: Mapping[str, Any],
+    ) -> Batch:
+        """A minibatch as the losses see it; `fields` are those of OPTIONAL that the buffer has."""
+        assert output.encoding is not None
+        return Batch(
             observations=observations,
             actions=actions,
-            rewards=memory.rewards_of(index),
-            returns=minibatch.returns,
-            advantages=minibatch.advantages,
-            episode_starts=memory.starts_of(index),
-            env_index=memory.to_torch(index // memory.buffer_size),
-            time_index=memory.to_torch(index % memory.buffer_size),
-            output=evaluation.output,
+            output=output.encoding,
             policy=self.policy,
-            log_probs=evaluation.log_probs,
-            values=evaluation.values,
             generator=self.generators["auxiliary"],
-            at=lambda offset: memory.at(index, offset),
+            log_probs=output.log_probs,  # type: ignore[arg-type]
+            values=output.values,
+            augmented_from=augmented_from,
             layout=self.layout,
-            augmented_from=(
-                None if observations is minibatch.observations else minibatch.observations
-            ),
+            **fields,
         )
-        return self.compute(batch, set(weights))
 
     def compute(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
         """The wanted terms of a batch, each one number; anything else is refused by name."""
-        with self._module_stream():
-            return self._terms.compute(batch, wanted, self.encoder)
+        with self._module_stream.active():
+            return self.terms.compute(batch, wanted, self.encoder)
 
     def after_step(self) -> None:
-        for loss in self._terms.each():
+        for loss in self.terms.each():
             loss.after_step()
 
-    # -- randomness ---------------------------------------------------------------------------
-
-    @contextmanager
-    def _module_stream(self) -> Iterator[None]:
-        outside = torch.get_rng_state()
-        torch.set_rng_state(self._modules_state)
-        try:
-            yield
-        finally:
-            self._modules_state = torch.get_rng_state()
-            torch.set_rng_state(outside)
+    # -- random streams -----------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
         """The random streams' states."""
         states = {name: generator.get_state() for name, generator in self.generators.items()}
-        return states | {"modules": self._modules_state.clone()}
+        return states | {"modules": self._module_stream.state.clone()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         for name, generator in self.generators.items():
             generator.set_state(state[name])
-        self._modules_state = state["modules"].clone()
+        self._module_stream.state = state["modules"].clone()
+
+    # -- dry run ------------------------------------------------------------------------------
+
+    def _dry_run(self, observation_space: spaces.Box, supplies: frozenset[str]) -> None:
+        """Run everything once on noise and leave no trace: a wrong part fails now, not later."""
+        policy, size = self.policy, 4
+        training = policy.training
+        noise = torch.Generator().manual_seed(0)
+        shape = (size, *observation_space.shape)
+        observations = torch.randint(256, shape, dtype=torch.uint8, generator=noise)
+        observations = observations.to(policy.device)
+        before = self.state(), {k: v.clone() for k, v in self.modules.state_dict().items()}
+        policy.set_training_mode(False)
+        with torch.random.fork_rng(devices=[]):
+            actions = torch.zeros(size, dtype=torch.int64, device=policy.device)
+            augmented, actions = self.augment(observations, actions)
+            if augmented.shape != observations.shape or augmented.dtype != torch.uint8:
+                raise UserError(
+                    f"augmentation '{type(self.augmentation).__name__}' makes {augmented.dtype} of "
+                    f"shape {tuple(augmented.shape)} out of uint8 {tuple(observations.shape)}."
+                )
+            if self.modules:
+                batch = self._dry_batch(augmented, actions, supplies)
+                batch.augmented_from = None if augmented is observations else observations
+                self.compute(batch, self.terms.names)
+        policy.set_training_mode(training)
+        self.modules.load_state_dict(before[1])
+        self.load_state(before[0])
+
+    def _dry_batch(
+        self, observations: Tensor, actions: Tensor, supplies: frozenset[str]
+    ) -> DryBatch:
+        """A batch in which nothing happens."""
+        output = policy_forward(self.policy, observations)
+        zeros = torch.zeros(len(actions), device=actions.device)
+        place = zeros.long()
+
+        def at(offset: int) -> tuple[Tensor, Tensor]:
+            require_reach(offset, self.reach)
+            return observations, torch.ones_like(place, dtype=torch.bool)
+
+        fields: dict[str, Any] = {"rewards": zeros, "returns": zeros, "advantages": zeros, "at": at}
+        fields |= {"episode_starts": zeros.bool(), "env_index": place, "time_index": place}
+        fields |= {"log_probs": output.log_probs, "values": output.values}
+        return DryBatch(
+            observations=observations,
+            actions=actions,
+            output=output.encoding,  # type: ignore[arg-type]
+            policy=self.policy,
+            generator=self.generators["auxiliary"],
+            **{name: value for name, value in fields.items() if name in supplies},
+        )
+
+
+class Terms:
+    """The losses of one agent under the names of their terms, with each term's weight.
+
+    Two losses may call their terms alike.
+    """
+
+    def __init__(self) -> None:
+        self.losses = nn.ModuleDict()
+        self._owners: dict[str, tuple[str, str]] = {}  # public name -> (loss, its term)
+        self._schedules: dict[str, Schedule] = {}  # public name -> its weight over training
+        self._begin: dict[str, int] = {}  # public name -> the step from which it counts
+
+    def add(self, name: str, loss: AuxiliaryLoss) -> None:
+        """Take a loss under a name, and its terms under theirs or, where taken, under both."""
+        if not name.isidentifier():
+            raise UserError(f"auxiliary name '{name}' must be a plain word such as 'contrastive'.")
+        if hasattr(self.losses, name):
+            raise UserError(f"auxiliary '{name}' needs another name: every torch module has that.")
+        if not loss.weights:
+            raise UserError(
+                f"auxiliary '{name}' has no terms: its __init__ must call "
+                "self.declare('a term', coef=...) for each that forward() returns."
+            )
+        self.losses[name] = loss
+        for term in loss.weights:
+            public = term if term not in self._owners else f"{name}_{term}"
+            if public in self._owners or public in RESERVED:
+                raise UserError(f"auxiliary '{name}': its term '{term}' needs another name.")
+            self._owners[public] = (name, term)
+            self._schedules[public] = schedule(loss.weights[term], name=f"weight of '{public}'")
+            self._begin[public] = loss.begin.get(term, 0)
+
+    def each(self) -> Iterator[AuxiliaryLoss]:
+        """The losses in the order they were added."""
+        for loss in self.losses.values():
+            assert isinstance(loss, AuxiliaryLoss)
+            yield loss
+
+    @property
+    def names(self) -> set[str]:
+        """Every term's name in the log."""
+        return set(self._owners)
+
+    def weights(self, step: int, progress_remaining: float) -> dict[str, float]:
+        """The weight of every term that has begun."""
+        return {
+            term: float(coefficient(progress_remaining))
+            for term, coefficient in self._schedules.items()
+            if step >= self._begin[term]
+        }
+
+    def compute(self, batch: Batch, wanted: set[str], encoder: Encoder) -> dict[str, Tensor]:
+        """The wanted terms of a batch, each one number; anything else is refused by name."""
+        terms: dict[str, Tensor] = {}
+        for name, loss in self.losses.items():
+            public = {term: p for p, (owner, term) in self._owners.items() if owner == name}
+            begun = frozenset(term for term, p in public.items() if p in wanted)
+            if not begun:
+                continue
+            found = loss(batch.wanting(begun), encoder)
+            if not isinstance(found, Mapping):
+                raise UserError(
+                    f"auxiliary '{name}' must return a dict of terms such as "
+                    f"{{'{min(begun)}': loss}}, got {type(found).__name__}."
+                )
+            if not begun <= set(found) <= set(public):
+                raise UserError(
+                    f"auxiliary '{name}' computes the terms {sorted(found)}, but has weights "
+                    f"for {sorted(public)}: each term needs one weight, each weight one term."
+                )
+            for term, value in found.items():
+                number = _number(name, term, value, batch.observations.device)
+                if term in begun:
+                    terms[public[term]] = number
+        return terms
+
+
+class DryBatch(Batch):
+    """A batch that names the field a loss reads although the algorithm does not supply it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if value is None and name in OPTIONAL:
+            raise UserError(
+                f"an auxiliary loss reads batch.{name}, which this algorithm does not supply: "
+                f"say needs = frozenset({{'{name}'}}) in its class, and use another algorithm."
+            )
+        return value
+
+
+class LentContext(Context):
+    """A context that notes whether a loss has asked for the run's augmentation."""
+
+    lent: bool = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "augmentation":
+            self.lent = True
+        return super().__getattribute__(name)
+
+
+def require_own_parameters(losses: nn.ModuleDict, policy: nn.Module) -> None:
+    """Refuse a loss that holds parameters of the policy, which the policy trains already."""
+    taken = {id(parameter) for parameter in policy.parameters()}
+    for name, loss in losses.items():
+        for path, parameter in loss.named_parameters():
+            if id(parameter) in taken:
+                raise UserError(
+                    f"auxiliary '{name}' keeps a parameter of the policy as its own ('{path}'): "
+                    "use the encoder that forward() is given, or keep a copy."
+                )
 
 
 def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
@@ -217,3 +376,14 @@ def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
     if any(m not in meanings for m in swapped):
         return None
     return torch.tensor([list(meanings).index(m) for m in swapped])
+
+
+def _number(name: str, term: str, value: Any, device: torch.device) -> Tensor:
+    """A term as a scalar tensor; a loss with nothing to say may give a plain 0.0."""
+    if isinstance(value, int | float):
+        return torch.tensor(float(value), device=device)
+    shape = value.shape if isinstance(value, Tensor) else None
+    if shape != ():
+        got = type(value).__name__ if shape is None else f"shape {tuple(shape)}"
+        raise UserError(f"auxiliary '{name}': term '{term}' must be one number, got {got}.")
+    return value  # type: ignore[no-any-return]

@@ -17,6 +17,8 @@ from reprl.validation import checker
 class ValuePrediction(AuxiliaryLoss):
     """Mean squared error of a second value head to the return; reaches encoder and this head."""
 
+    needs = frozenset({"returns"})
+
     def __init__(self, *, coef: Coefficient = 0.05, hidden: int = 128, begin: int = 0) -> None:
         super().__init__()
         self.declare("value_prediction", coef=coef, begin=begin)
@@ -36,6 +38,8 @@ class RewardPrediction(AuxiliaryLoss):
     Most steps pay nothing, so each class present in the batch weighs the same. Gradient reaches
     the encoder and this head.
     """
+
+    needs = frozenset({"rewards"})
 
     def __init__(self, *, coef: Coefficient = 0.05, hidden: int = 128, begin: int = 0) -> None:
         super().__init__()

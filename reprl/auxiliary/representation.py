@@ -8,7 +8,6 @@ total += repr_coef * (contra_coef * contrastive + encoder_coef * sparsity
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -62,6 +61,7 @@ class Representation(AuxiliaryLoss):
                 "decoder_coef, recon_coef or regularize_coef a value above 0."
             )
         self.reach = max(part.reach for part in self._losses().values())
+        self.needs = frozenset().union(*(part.needs for part in self._losses().values()))
 
     def _add(
         self, term: str, spec: components.Spec, key: str, coef: Coefficient, outer: Coefficient
@@ -94,7 +94,7 @@ class Representation(AuxiliaryLoss):
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         terms = {}
-        whole = replace(batch, wanted=None)  # a part calls its term by a name of its own
+        whole = batch.wanting(None)  # a part calls its term by a name of its own
         for term, part in self._losses().items():
             if batch.wants(term):
                 (terms[term],) = part(whole, encoder).values()

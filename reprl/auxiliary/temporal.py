@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.contrastive import info_nce
-from reprl.auxiliary.modules import mlp
-from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.modules import Momentum, mlp
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder

@@ -1,260 +1,46 @@
-"""Checkpoints: after an update, the whole state of a run goes to disk, and back into a model.
+"""Checkpoints: the whole state of a run on disk after an update, and back in a model.
 
-A checkpoint is a folder `checkpoints/<step>/` of safetensors and JSON with a manifest of hashes. It
-appears under its name only when every byte of it is on the disk, so a kill at any moment leaves the
-one before intact. Loading imports the classes and schedules it names, from reprl or the user's own
-modules, and calls only what is of the kind that belongs in its place.
+`storage` writes and reads a checkpoint's files, `state` takes a model's state apart into named
+sections, `serialization` turns settings into plain data, `files` finds checkpoints by their step.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import shutil
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import load as tensors_from_bytes
-from safetensors.torch import save as tensors_to_bytes
-from torch import Tensor
-
-from reprl import __version__
-from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover
-from reprl.checkpoint.files import steps as steps
-from reprl.errors import UserError
+from reprl.checkpoint.files import steps
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.vec_env import VecEnv
+    from reprl.checkpoint.storage import (
+        FILES,
+        PARTS,
+        Damaged,
+        Stored,
+        load,
+        read,
+        require_same_shapes,
+        save,
+        verify,
+    )
 
-FORMAT = 1
-PARTS = ("parameters", "optimizer", "state")
-FILES = (*(f"{part}.safetensors" for part in PARTS), "state.json")
-
-
-@dataclass
-class Stored:
-    """A checkpoint read back: what `model.restore` takes, and what the training loop kept."""
-
-    parameters: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    state: dict[str, Tensor]
-    meta: dict[str, Any]
-    loop: dict[str, Any]  # the training loop's own state: open averages, best score
-    path: Path
-    step: int
-
-
-def save(
-    model: BaseAlgorithm,
-    folder: str | Path,
-    *,
-    keep: int | None = None,
-    protect: tuple[int, ...] = (),
-    loop: dict[str, Any] | None = None,
-) -> Path:
-    """Write `folder/checkpoints/<step>`, then drop all but the newest `keep` and the protected."""
-    captured = model.capture()  # type: ignore[attr-defined]
-    final = path_of(folder, model.num_timesteps)
-    place = final.parent
-    place.mkdir(parents=True, exist_ok=True)
-    recover(folder)
-    for leftover in place.glob(".*"):  # a kill inside an earlier write
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft = place / f".{final.name}.draft"
-    draft.mkdir()
-    try:
-        _write_draft(draft, captured, model.num_timesteps, loop or {})
-    except OSError:  # a full disk: what was written so far only takes more of it
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-    if final.exists():  # one that the run has reached again; `recover` knows it by this name
-        os.replace(final, place / f".{final.name}{OLD}")
-    os.replace(draft, final)
-    _sync(place)
-    shutil.rmtree(place / f".{final.name}{OLD}", ignore_errors=True)
-    if keep is not None:
-        prune(folder, model.num_timesteps, keep, protect)
-    return final
+__all__ = [
+    "FILES",
+    "PARTS",
+    "Damaged",
+    "Stored",
+    "load",
+    "read",
+    "require_same_shapes",
+    "save",
+    "steps",
+    "verify",
+]
 
 
-def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) -> None:
-    """Write every part of a checkpoint and the manifest of their hashes."""
-    layouts: dict[str, dict[str, list[int]]] = {}
-    hashes: dict[str, str] = {}
-    for part in PARTS:
-        flat, layouts[part] = _flatten(getattr(captured, part))
-        hashes[f"{part}.safetensors"] = _write(
-            draft / f"{part}.safetensors", tensors_to_bytes(flat)
-        )
-    record = {"meta": captured.meta, "layouts": layouts, "loop": loop}
-    text = json.dumps(record, sort_keys=True, indent=1, allow_nan=True)
-    hashes["state.json"] = _write(draft / "state.json", text.encode())
-    manifest = {
-        "format": FORMAT,
-        "step": step,
-        "sha256": hashes,
-        "reprl": __version__,
-        "torch": torch.__version__,
-        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-    _write(draft / "manifest.json", json.dumps(manifest, indent=1).encode())
-    _sync(draft)
+def __getattr__(name: str) -> Any:
+    # Bad input is refused before torch is imported, and finding checkpoints needs no torch.
+    if name not in __all__:
+        raise AttributeError(f"module 'reprl.checkpoint' has no attribute '{name}'")
+    from reprl.checkpoint import storage
 
-
-def load(folder: str | Path, env: VecEnv | None = None, *, step: int | None = None) -> Any:
-    """Rebuild the model of a run's newest (or the given) checkpoint, exactly as it was saved."""
-    from reprl.algorithms import rebuild
-
-    stored = read(folder, step)
-    model = rebuild(stored.meta, env)
-    require_same_shapes(model, stored)
-    model.restore(stored)
-    return model
-
-
-def read(folder: str | Path, step: int | None = None) -> Stored:
-    """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
-    found = candidates(Path(folder), step)
-    for position, path in enumerate(found):
-        try:
-            return _read(path)
-        except Damaged as damage:
-            if position + 1 == len(found):
-                raise UserError(f"checkpoint {path} is damaged: {damage}.") from None
-            before = found[position + 1].name
-            print(
-                f"WARNING: checkpoint {path} is damaged ({damage}); going back to {before}.",
-                file=sys.stderr,
-            )
-    raise AssertionError("there is always a candidate")
-
-
-def verify(path: Path) -> dict[str, str]:
-    """Check every file of one checkpoint against its manifest: file -> "ok" or what is wrong."""
-    manifest = _manifest(path)
-    found = {}
-    for file in FILES:
-        try:
-            _checked(path / file, manifest["sha256"])
-            found[file] = "ok"
-        except Damaged as damage:
-            found[file] = str(damage)
-    return found
-
-
-def require_same_shapes(model: BaseAlgorithm, stored: Stored) -> None:
-    """Refuse a checkpoint of another architecture, naming the first parameter that differs."""
-    ours = {name: tuple(t.shape) for name, t in model.capture().parameters.items()}  # type: ignore[attr-defined]
-    theirs = {name: tuple(t.shape) for name, t in stored.parameters.items()}
-    where = f"checkpoint {stored.path} is of another architecture"
-    for name in [*ours, *theirs]:
-        if name not in theirs:
-            raise UserError(f"{where}: it has no {name}, which the model has.")
-        if name not in ours:
-            raise UserError(f"{where}: it has {name}, which the model does not have.")
-        if ours[name] != theirs[name]:
-            raise UserError(
-                f"{where}: {name} is {theirs[name]} there and {ours[name]} in the model."
-            )
-
-
-class Damaged(Exception):
-    """A file of a checkpoint is missing or not what its manifest says."""
-
-
-class _Record(dict[str, Any]):
-    """A mapping of state.json; a key it lacks is one that its version of reprl did not know."""
-
-    def __init__(self, values: dict[str, Any], path: Path) -> None:
-        super().__init__(values)
-        self.path = path
-
-    def __missing__(self, key: str) -> Any:
-        raise UserError(
-            f"checkpoint {self.path} was written by another version of reprl (no '{key}')."
-        )
-
-
-def _read(path: Path) -> Stored:
-    manifest = _manifest(path)
-    data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
-    record = _Record(json.loads(data["state.json"]), path)
-    meta, layouts = _Record(record["meta"], path), _Record(record["layouts"], path)
-    if "extras" in meta:
-        meta["extras"] = _Record(meta["extras"], path)
-    parts = {
-        part: _unflatten(tensors_from_bytes(data[f"{part}.safetensors"]), layouts[part])
-        for part in PARTS
-    }
-    return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        written, hashes, step = manifest["format"], manifest["sha256"], int(manifest["step"])
-    except FileNotFoundError:
-        raise Damaged("manifest.json is missing") from None
-    except OSError as error:
-        raise _unreadable(path / "manifest.json", error) from error
-    except (ValueError, KeyError, TypeError):
-        raise Damaged("manifest.json is not a manifest") from None
-    if written != FORMAT or not isinstance(hashes, dict):
-        raise UserError(
-            f"checkpoint {path} has format {written}; this version of reprl reads format {FORMAT}."
-        )
-    return {**manifest, "step": step}
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    """A disk that does not answer now: the file may be whole, so nothing goes back behind it."""
-    return UserError(f"cannot read {path}: {error.strerror}; try again.")
-
-
-def _checked(path: Path, hashes: dict[str, str]) -> bytes:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise Damaged(f"{path.name} is missing") from None
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if hashlib.sha256(data).hexdigest() != hashes.get(path.name):
-        raise Damaged(f"{path.name} does not match its checksum")
-    return data
-
-
-def _flatten(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
-    # A tensor in another memory layout would come back C-contiguous, and convolutions round
-    # differently then: its strides are kept beside it.
-    flat = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    layouts = {n: list(t.stride()) for n, t in tensors.items() if not t.is_contiguous()}
-    return flat, layouts
-
-
-def _unflatten(flat: dict[str, Tensor], layouts: dict[str, list[int]]) -> dict[str, Tensor]:
-    for name, stride in layouts.items():
-        laid_out = torch.empty_strided(flat[name].shape, stride, dtype=flat[name].dtype)
-        flat[name] = laid_out.copy_(flat[name])
-    return flat
-
-
-def _write(path: Path, data: bytes) -> str:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return hashlib.sha256(data).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return getattr(storage, name)

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from reprl import trust
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
 from reprl.user_code import described, imported
@@ -69,10 +70,15 @@ def decode(value: Any, name: str = "argument") -> Any:
 def _imported(name: str, path: str) -> Any:
     try:
         found = imported(path)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"the saved {name} '{path}' is not found: {described(error)}") from error
     if name in SCHEDULED:
-        fits, kind = inspect.isfunction(found), "a function"
+        # a function takes any number: it must be the user's, not one of ours or of Python's
+        home = str(getattr(found, "__module__", ""))
+        fits = inspect.isfunction(found) and trust.accepted(home) and not trust.is_ours(home)
+        kind = "a function of a module of yours"
     else:
         kinds = (nn.Module, torch.optim.Optimizer)
         fits, kind = isinstance(found, type) and issubclass(found, kinds), "a module or optimizer"

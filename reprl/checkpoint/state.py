@@ -1,7 +1,8 @@
 """A model's whole state between two updates: taken out as tensors and plain data, and put back.
 
-A model that is rebuilt and restored continues bit for bit as if it had never stopped; the
-checkpoint module writes what is taken here to disk.
+Sections by name: networks, optimizers, buffer, random streams, counters, environment. A model
+that is rebuilt and restored continues bit for bit as if it had never stopped; `storage` writes
+what is taken here to disk.
 """
 
 from __future__ import annotations
@@ -21,23 +22,14 @@ from stable_baselines3.common.vec_env import (
 )
 from torch import Tensor, nn
 
-from reprl.algorithms.randomness import global_random, load_global_random, untouched
+from reprl import rng, trust
+from reprl.checkpoint.construction import call, class_at, class_path, plain_call
 from reprl.checkpoint.serialization import decode, decode_space, encode, encode_space
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
 
-COUNTERS = (
-    "num_timesteps",
-    "_n_updates",
-    "_episode_num",
-    "_total_timesteps",
-    "_current_progress_remaining",
-    "_iterations",
-    "_stream_seed",
-    "early_stops",
-)
 STATELESS = (VecTransposeImage, VecCheckNan)
 
 
@@ -60,91 +52,100 @@ class Stored(Protocol):
     meta: dict[str, Any]
 
 
-def capture(agent: Agent) -> Captured:
+def capture(model: Algorithm) -> Captured:
     """Copy the state of a model that is between two updates."""
-    if agent._phase != "ready":
+    if model._phase != "ready":
         raise UserError(
             "a model can be captured only between two updates (before a rollout or after training)."
         )
-    _require_saveable(agent.env)
-    optimizer, scalars = _optimizer_state(agent)
-    state = {f"random.{k}": v for k, v in global_random(agent.device).items()}
-    state |= {f"stream.{k}": v for k, v in agent.extras.state().items()}
-    state |= {f"memory.{k}": _tensor(v) for k, v in agent.rollout_buffer.state().items()}
+    _require_saveable(model.env)
+    optimizer, scalars = _optimizer_state(model)
+    state = {f"random.{k}": v for k, v in rng.global_state(model.device).items()}
+    state |= {f"stream.{k}": v for k, v in model.stream_state().items()}
+    state |= {f"memory.{k}": _tensor(v) for k, v in model.buffer_state().items()}
     meta: dict[str, Any] = {
-        "algorithm": type(agent).__name__,
-        "arguments": encode("arguments", agent.arguments),
-        "extras": agent.settings(),
-        "observation_space": encode_space(agent.observation_space),
-        "action_space": encode_space(agent.action_space),
-        "n_envs": agent.n_envs,
-        "action_meanings": agent.action_meanings,
-        "counters": {name: getattr(agent, name) for name in COUNTERS},
-        "optimizer": agent.policy.optimizer_class.__name__,
+        "algorithm": class_path(type(model)),
+        "constructor": plain_call(model),
+        "arguments": encode("arguments", model.arguments),
+        "extras": model.settings(),
+        "observation_space": encode_space(model.observation_space),
+        "action_space": encode_space(model.action_space),
+        "n_envs": model.n_envs,
+        "action_meanings": model.action_meanings,
+        "counters": {name: getattr(model, name) for name in model.counters},
+        "optimizer": _kinds(model),
         "optimizer_scalars": scalars,
         "threads": torch.get_num_threads(),
-        "compiled": agent.compiled,
-        "episodes": None if (seen := agent.ep_info_buffer) is None else _timeless([*seen]),
-        "successes": None if (won := agent.ep_success_buffer) is None else encode("won", [*won]),
-        "log": agent.pending_log(),
-        "mask": agent.monitor.state(),
+        "compiled": model.compiled,
+        "episodes": None if (seen := model.ep_info_buffer) is None else _timeless([*seen]),
+        "successes": None if (won := model.ep_success_buffer) is None else encode("won", [*won]),
+        "log": model.pending_log(),
+        "mask": model.monitor.state(),
     }
-    if agent._last_obs is not None and agent._last_episode_starts is not None:
-        last = np.asarray(agent._last_obs)
+    if model._last_obs is not None and model._last_episode_starts is not None:
+        last = np.asarray(model._last_obs)
         # Convolutions round by memory layout, so the order of the axes in memory is kept.
         meta["last_order"] = sorted(range(last.ndim), key=lambda axis: -last.strides[axis])
         state["last_observations"] = _tensor(last)
-        state["last_starts"] = _tensor(np.asarray(agent._last_episode_starts, bool))
-    snapshot = getattr(agent.env, "snapshot", None)
-    if snapshot is not None and agent._last_obs is not None:
+        state["last_starts"] = _tensor(np.asarray(model._last_episode_starts, bool))
+    snapshot = getattr(model.env, "snapshot", None)
+    if snapshot is not None and model._last_obs is not None:
         state["env"] = torch.frombuffer(bytearray(snapshot()), dtype=torch.uint8).clone()
-    return Captured(_parameters(agent), optimizer, state, meta)
+    return Captured(_parameters(model), optimizer, state, meta)
 
 
-def restore(agent: Agent, captured: Stored) -> None:
+def restore(model: Algorithm, captured: Stored) -> None:
     """Put a capture into a model of the same settings.
 
     Without an environment the model only predicts, and the process keeps its random streams.
     """
+    with trust.reading():
+        _restore(model, captured)
+
+
+def _restore(model: Algorithm, captured: Stored) -> None:
     meta, state = captured.meta, captured.state
-    _require_same(agent, meta)
-    _load_parameters(agent, captured.parameters)
-    _load_optimizer(agent, captured.optimizer, meta["optimizer_scalars"])
+    _require_same(model, meta)
+    _load_parameters(model, captured.parameters)
+    _load_optimizer(model, captured.optimizer, meta["optimizer_scalars"])
     for name, value in meta["counters"].items():
-        setattr(agent, name, value)
+        if name not in model.counters:
+            raise UserError(f"the checkpoint has an unknown counter '{name}'.")
+        setattr(model, name, value)
     for name, kept in (("ep_info_buffer", "episodes"), ("ep_success_buffer", "successes")):
         if (entries := meta[kept]) is not None:
-            setattr(agent, name, deque(entries, maxlen=agent._stats_window_size))
-    agent.resume_log(meta["log"])
-    agent.monitor.load_state(meta["mask"])
-    agent._captured_threads = meta["threads"]
+            setattr(model, name, deque(entries, maxlen=model._stats_window_size))
+    model.resume_log(meta["log"])
+    model.monitor.load_state(meta["mask"])
+    model._captured_threads = meta["threads"]
     if meta["compiled"] is not None:
-        agent.require_compiled(meta["compiled"])
-    agent.rollout_buffer.load_state(_part(state, "memory."))
-    agent.extras.load_state({k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()})
-    agent._last_obs = agent._last_episode_starts = None
+        model.require_compiled(meta["compiled"])
+    model.load_buffer_state(_part(state, "memory."))
+    streams = {k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()}
+    model.load_stream_state(streams)
+    model._last_obs = model._last_episode_starts = None
     if "last_observations" in state:
         order = meta["last_order"]
         last = state["last_observations"].numpy()
         back = np.argsort(order)
-        agent._last_obs = np.ascontiguousarray(last.transpose(order)).transpose(back)
-        agent._last_episode_starts = state["last_starts"].numpy().copy()
-    if "env" in state and agent.env is not None:
-        if not hasattr(agent.env, "restore"):
+        model._last_obs = np.ascontiguousarray(last.transpose(order)).transpose(back)
+        model._last_episode_starts = state["last_starts"].numpy().copy()
+    if "env" in state and model.env is not None:
+        if not hasattr(model.env, "restore"):
             raise UserError("this checkpoint holds an environment's state, which env cannot take.")
-        agent.env.restore(bytes(state["env"].numpy()))
-    elif agent.env is not None and "env" not in state:
-        agent._last_obs = None  # the environment could not be saved: start new episodes
-    if agent.env is not None:
-        load_global_random(_part(state, "random."), agent.device)
+        model.env.restore(bytes(state["env"].numpy()))
+    elif model.env is not None and "env" not in state:
+        model._last_obs = None  # the environment could not be saved: start new episodes
+    if model.env is not None:
+        rng.load_global_state(_part(state, "random."), model.device)
 
 
-def _require_same(agent: Agent, meta: dict[str, Any]) -> None:
+def _require_same(model: Algorithm, meta: dict[str, Any]) -> None:
     """Refuse a model that would not continue what was captured, by the setting that differs."""
     ours = {
-        "mode": agent.mode,
-        "optimizer": agent.policy.optimizer_class.__name__,
-        "n_envs": agent.n_envs,
+        "mode": model.mode,
+        "optimizer": _kinds(model),
+        "n_envs": model.n_envs,
     }
     theirs = {"mode": meta["extras"]["mode"], "n_envs": meta["n_envs"]}
     theirs["optimizer"] = meta.get("optimizer", ours["optimizer"])  # not in older captures
@@ -173,19 +174,20 @@ def _require_saveable(env: Any) -> None:
 
 def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     """Construct the model that a capture's meta describes; without env it can only predict."""
-    with untouched() if env is None else nullcontext():
-        return _rebuilt(meta, env)
+    with rng.isolated() if env is None else nullcontext(), trust.reading():
+        cls = class_at(str(meta["algorithm"]))
+        if (given := meta.get("constructor")) is not None:
+            model = call(cls, decode(given), env, meta)
+        else:
+            model = call(cls, decode(meta["arguments"]) | meta["extras"], env, meta)
+        if meta["compiled"] is not None:
+            model.require_compiled(meta["compiled"])
+        return model
 
 
-def _rebuilt(meta: dict[str, Any], env: Any) -> Any:
-    from reprl import algorithms
-
-    kinds = {"A2C": algorithms.A2C, "PPO": algorithms.PPO}
-    if (name := meta["algorithm"]) not in kinds:
-        raise unknown("algorithm", name, kinds)
-    arguments = decode(meta["arguments"])
-    policy = arguments.pop("policy")
-    model = kinds[name](policy, env, **arguments, **meta["extras"], _init_setup_model=False)
+def take_spaces(model: Algorithm, meta: dict[str, Any]) -> None:
+    """Give a model that is being rebuilt the spaces it was saved with; its env must have them."""
+    env = model.env
     for space in ("observation_space", "action_space"):
         stored = decode_space(meta[space])
         if env is not None and getattr(model, space) != stored:
@@ -196,10 +198,6 @@ def _rebuilt(meta: dict[str, Any], env: Any) -> Any:
     if env is None:
         model.n_envs = meta["n_envs"]
         model.action_meanings = meta["action_meanings"]
-    model._setup_model()
-    if meta["compiled"] is not None:
-        model.require_compiled(meta["compiled"])
-    return model
 
 
 def _timeless(episodes: list[dict[str, Any]]) -> Any:
@@ -207,58 +205,79 @@ def _timeless(episodes: list[dict[str, Any]]) -> Any:
     return encode("episode", [{k: v for k, v in e.items() if k != "t"} for e in episodes])
 
 
-# -- parameters and optimizer -------------------------------------------------------------------
+# -- networks and optimizers --------------------------------------------------------------------
 
 
-def _named(agent: Agent) -> dict[str, nn.Parameter]:
-    named = {f"policy.{k}": p for k, p in agent.policy.named_parameters()}
-    return named | {f"auxiliary.{k}": p for k, p in agent.auxiliary.named_parameters()}
+def _named(model: Algorithm) -> dict[str, nn.Parameter]:
+    return {
+        f"{name}.{key}": parameter
+        for name, module in model.modules().items()
+        for key, parameter in module.named_parameters()
+    }
 
 
-def _tensors(agent: Agent) -> dict[str, Tensor]:
+def _tensors(model: Algorithm) -> dict[str, Tensor]:
     """Parameters and buffers once each: SB3 lists a shared extractor three times."""
-    named: dict[str, Tensor] = dict(_named(agent))
-    for part, module in (("policy", agent.policy), ("auxiliary", agent.auxiliary)):
-        named |= {f"{part}.{k}": b for k, b in module.named_buffers()}
+    named: dict[str, Tensor] = dict(_named(model))
+    for name, module in model.modules().items():
+        named |= {f"{name}.{key}": buffer for key, buffer in module.named_buffers()}
     return named
 
 
-def _parameters(agent: Agent) -> dict[str, Tensor]:
-    return {name: t.detach().cpu().clone() for name, t in _tensors(agent).items()}
+def _parameters(model: Algorithm) -> dict[str, Tensor]:
+    return {name: t.detach().cpu().clone() for name, t in _tensors(model).items()}
 
 
 @torch.no_grad()
-def _load_parameters(agent: Agent, parameters: dict[str, Tensor]) -> None:
-    ours = _tensors(agent)
+def _load_parameters(model: Algorithm, parameters: dict[str, Tensor]) -> None:
+    ours = _tensors(model)
     if missing := set(ours).symmetric_difference(parameters):
         raise UserError(f"the checkpoint and the model do not share {sorted(missing)[0]}.")
     for name, tensor in ours.items():
         tensor.copy_(parameters[name])  # in place: the layout in memory stays the model's
 
 
-def _optimizer_state(agent: Agent) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _kinds(model: Algorithm) -> str:
+    """The optimizers' classes; a policy's is called what SB3 was asked for, in its fused form too.
+
+    A model with several has `name:Class` for each.
+    """
+    optimizers = model.optimizers()
+    if [*optimizers] == ["policy"]:
+        return model.policy.optimizer_class.__name__
+    return ",".join(f"{name}:{type(each).__name__}" for name, each in optimizers.items())
+
+
+def _optimizer_state(model: Algorithm) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizers' states by the names of their parameters, each of which only one moves."""
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, Any] = {}
-    for name, parameter in _named(agent).items():
-        for key, value in agent.policy.optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
-                tensors[f"{name}|{key}"] = value.detach().cpu().clone()
-            else:
-                scalars[f"{name}|{key}"] = encode(key, value)
+    optimizers = model.optimizers().values()
+    for name, parameter in _named(model).items():
+        for optimizer in optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{name}|{key}"] = value.detach().cpu().clone()
+                else:
+                    scalars[f"{name}|{key}"] = encode(key, value)
     return tensors, scalars
 
 
 @torch.no_grad()
-def _load_optimizer(agent: Agent, tensors: dict[str, Tensor], scalars: dict[str, Any]) -> None:
-    named, state = _named(agent), agent.policy.optimizer.state
-    state.clear()
+def _load_optimizer(model: Algorithm, tensors: dict[str, Tensor], scalars: dict[str, Any]) -> None:
+    named = _named(model)
+    owners: dict[int, torch.optim.Optimizer] = {}
+    for optimizer in model.optimizers().values():
+        optimizer.state.clear()
+        for group in optimizer.param_groups:
+            owners |= dict.fromkeys(map(id, group["params"]), optimizer)
     for place, value in {**tensors, **scalars}.items():
         name, _, key = place.rpartition("|")
         parameter = named[name]
         if isinstance(value, Tensor):
             like = parameter if value.shape == parameter.shape else value
             value = torch.empty_like(like, dtype=value.dtype).copy_(value)
-        state[parameter][key] = value
+        owners[id(parameter)].state[parameter][key] = value
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from reprl import trust
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
 
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; the console script and `python -m reprl` both end here."""
     for name, value in OPENMP.items():
         os.environ.setdefault(name, value)
+    trust.begin(process=arguments is None)
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return dispatch(arguments)
@@ -62,8 +64,6 @@ def dispatch(arguments: list[str]) -> int:
         raise UserError(
             f"there is no command '{name}': choose from {', '.join(found)}.{nearest(name, found)}"
         )
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # the user's own parts, after everything that is installed
     return int(importlib.import_module(f"reprl.cli.{name}").run(rest))
 
 

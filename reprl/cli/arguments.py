@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from reprl import trust
 from reprl.errors import UserError, nearest
 from reprl.runs.places import expanded, is_folder, no_folder
 from reprl.validation import Number, choice, flag
@@ -18,7 +20,7 @@ Folders = Literal["none", "perhaps", "one", "many"]
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 ANY = Number()
-LARGEST = 2**63 - 1  # a whole number that numpy and a CSV file can hold
+INT64 = Number(-(2**63), 2**63 - 1, whole=True)  # what numpy and a CSV file can hold
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Key:
     allowed: Number = ANY
 
 
+TRUST = Key(
+    None,
+    "modules of your own that a run may use; --config-dir DIR trusts those in a folder",
+    "list",
+)
+
+
 def parse(
     command: str, arguments: list[str], keys: Mapping[str, Key], folders: Folders
 ) -> tuple[list[Path], dict[str, Any]]:
@@ -39,6 +48,8 @@ def parse(
     if any(argument in ("-h", "--help") for argument in arguments):
         print(usage(command, keys, folders))
         raise SystemExit(0)
+    if "trust" in keys:
+        arguments = _named_folders(arguments)
     paths: list[Path] = []
     values = {name: key.default for name, key in keys.items()}
     given: set[str] = set()
@@ -57,6 +68,7 @@ def parse(
             values[name] = convert(name, text, keys[name])
         else:
             paths.append(_folder(command, argument, keys, folders))
+    trust.allow(modules=values.get("trust") or ())
     if folders == "perhaps" and len(paths) > 1:
         raise UserError(f"reprl {command} takes at most one folder, got {len(paths)}.")
     if folders == "one" and len(paths) != 1:
@@ -64,6 +76,33 @@ def parse(
     if folders == "many" and not paths:
         raise UserError(f"reprl {command} takes at least one run folder, got none.")
     return paths, values
+
+
+def name_folders(dirs: Iterable[Path]) -> list[str]:
+    """Let modules in and beside the user's folders be imported, last of all; where they may lie."""
+    resolved = [d.resolve() for d in dirs]
+    found = list(dict.fromkeys([*resolved, *(d.parent for d in resolved)]))
+    trust.allow(folders=found)
+    sys.path += [str(f) for f in found if str(f) not in sys.path]
+    return trust.folders()
+
+
+def _named_folders(arguments: list[str]) -> list[str]:
+    """Take every --config-dir DIR out of a command line."""
+    rest, dirs, left = [], [], list(arguments)
+    while left:
+        option, equals, value = (argument := left.pop(0)).partition("=")
+        if option != "--config-dir":
+            rest.append(argument)
+            continue
+        if not equals and not left:
+            raise UserError("--config-dir needs a value.")
+        value = value if equals else left.pop(0)
+        if not value or not is_folder(folder := expanded(value)):
+            raise UserError(f"--config-dir: there is no folder '{value}'.")
+        dirs.append(folder)
+    name_folders(dirs)
+    return rest
 
 
 def convert(name: str, text: str, key: Key) -> Any:
@@ -82,17 +121,18 @@ def convert(name: str, text: str, key: Key) -> Any:
             return flag(name, text)
         return text.lower() in TRUE
     whole = key.kind == "int"
-    high = min(key.allowed.high, LARGEST) if whole else key.allowed.high
     value: Any = text
     with suppress(ValueError):
         value = int(text.replace("_", "")) if whole else float(text)
-    return replace(key.allowed, whole=whole, high=high).checked(name, value)
+    value = replace(key.allowed, whole=whole).checked(name, value)
+    return INT64.checked(name, value) if whole else value
 
 
 def usage(command: str, keys: Mapping[str, Key], folders: Folders) -> str:
     """The help page of a command: what it does, how it is called, its keys."""
     place = {"none": "", "perhaps": " [DIR]", "one": " DIR", "many": " DIR..."}[folders]
-    lines = [f"reprl {command}{place} [key=value ...]", "", help_of(command), ""]
+    option = " [--config-dir DIR]" if "trust" in keys else ""
+    lines = [f"reprl {command}{place} [key=value ...]{option}", "", help_of(command), ""]
     width = max((len(name) for name in keys), default=0)
     for name, key in keys.items():
         default = ",".join(map(str, key.default)) if isinstance(key.default, list) else key.default

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.errors import UserError, unknown
 from reprl.schema import ATTRIBUTIONS
 from reprl.settings import GAME_SEED, THREADS
@@ -39,6 +39,7 @@ KEYS = {
         8, "games played for each masked condition of faithfulness", "int", allowed=Number(2)
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "trust": TRUST,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import Key, convert, parse
+from reprl.cli.arguments import TRUST, Key, convert, parse
 from reprl.errors import UserError
 from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
 
@@ -49,6 +49,7 @@ KEYS = {
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
+    "trust": TRUST,
 }
 
 

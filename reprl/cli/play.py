@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.errors import UserError
 from reprl.settings import SEED, SEVERITY
 
@@ -20,6 +20,7 @@ KEYS = {
         "auto", "auto, window or terminal", choices=lambda: ("auto", "window", "terminal")
     ),
     "seed": Key(0, "the first game", "int", allowed=SEED),
+    "trust": TRUST,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import TRUST, Key, parse
 from reprl.errors import UserError
 from reprl.settings import SEED, SEVERITY, SKILL
 from reprl.validation import Number
@@ -23,6 +23,7 @@ KEYS = {
     "seed": Key(0, "the game to show", "int", allowed=SEED),
     "seconds": Key(20.0, "length of the video", "float", allowed=Number(0.1, 3600)),
     "skill": Key(1.0, "skill of the player in the video", "float", allowed=SKILL),
+    "trust": TRUST,
 }
 
 

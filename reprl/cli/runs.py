@@ -31,13 +31,13 @@ Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, it
 def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
-    from reprl.runs.folder import damaged_in, runs_in
+    from reprl.runs.folder import damaged_in, problem_of, runs_in
     from reprl.runs.places import expanded
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
     for damaged in damaged_in(place):
-        print(f"note: {damaged.path} is left out: its run.json cannot be read.")
+        print(f"note: {damaged.path} is left out: {problem_of(damaged)}")
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
     if values["match"]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprl import trust
+from reprl.cli.arguments import name_folders
 from reprl.errors import UserError
 from reprl.runs.places import expanded, is_folder
 
@@ -16,6 +18,7 @@ USAGE = """reprl train [group=option ...] [key=value ...] [-m] [--config-dir DIR
   key=value         set a value, as in total_steps=1e6 or algo.learning_rate=3e-4
   -m                a sweep, in Hydra's syntax: seed=0,1,2 or seed='range(5)'
   --config-dir DIR  a folder with your own YAML; modules beside it can be imported
+  trust=MODULE,...  modules of yours that the run named by parent= may use
   --cfg             print the resolved configuration, or with -m the planned jobs, and stop
 """
 
@@ -88,6 +91,8 @@ def understand(arguments: list[str]) -> Request:
             if not is_folder(folder):
                 raise UserError(f"--config-dir: there is no folder '{value}'.")
             dirs.append(folder.resolve())
+        elif option == "trust" and equals:
+            trust.allow(modules=[word for word in value.split(",") if word])
         elif argument in named:
             flags[named[argument]] = True
         elif argument.startswith("-"):
@@ -101,15 +106,11 @@ def understand(arguments: list[str]) -> Request:
 
 
 def user_code(request: Request) -> list[str]:
-    """Let modules beside the user's configs, and in the working folder, be imported."""
+    """Let modules in and beside the folders of the user's configs be imported."""
     from reprl.config.compose import search_dirs
-    from reprl.runs.folder import add_to_path
 
     dirs = search_dirs(request.overrides, request.config_dirs)
-    found = [str(d.resolve()) for d in dirs] + [str(d.resolve().parent) for d in dirs]
-    found = list(dict.fromkeys([*found, str(Path.cwd())]))
-    add_to_path(found)
-    return found
+    return name_folders(dirs)
 
 
 def help_page() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from reprl import guard, trust
 from reprl.cli.arguments import parse
 
 HELP = "check a run folder: checksums of every checkpoint, hashes of the newest"
@@ -15,7 +16,8 @@ def run(arguments: list[str]) -> int:
     from reprl.runs.folder import open_run
 
     folder = open_run(folders[0])
-    folder.config()  # it must still be one
+    with trust.closed():  # looking at a folder runs nothing that it names
+        folder.config()  # it must still be one
     record = folder.record()
     print(f"{folder.path}: {folder.status()}" + _reason(record))
     found, began = folder.config_hash(), record.get("config_hash")
@@ -43,7 +45,7 @@ def _report(path: Path, *, newest: bool) -> bool:
     text = "; ".join(damaged.values())
     print(f"{path.name}  {'DAMAGED: ' + text if damaged else 'ok'}")
     if newest and not damaged:
-        for file, digest in json.loads((path / "manifest.json").read_text())["sha256"].items():
+        for file, digest in json.loads(guard.read_text(path / "manifest.json"))["sha256"].items():
             print(f"  {file:<24}{digest}")
     return not damaged
 

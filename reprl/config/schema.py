@@ -154,7 +154,9 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
         if isinstance(was, bool):
             flag(key, value)
         elif isinstance(was, int | float):
-            (known.get(key) or _declared(key) or Number()).checked(key, "null" if value is None else value)
+            (known.get(key) or _declared(key) or Number()).checked(
+                key, "null" if value is None else value
+            )
         elif value is None and f"{key}.start" in yaml_values:
             raise UserError(f"{key}=null must be a number or a schedule.")
     return check(values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprl import checkpoint
+from reprl import checkpoint, guard
 from reprl.checkpoint.files import candidates
 from reprl.config.schema import Config
 from reprl.errors import UserError
@@ -103,6 +103,7 @@ def each(found: list[Target], measure: Callable[[Target], None]) -> int:
 
 
 def _target(folder: RunFolder, which: str) -> Target:
+    guard.inspect(folder.path)
     config = folder.config()
     there = checkpoint.steps(folder.path)
     if not there:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
@@ -44,6 +45,7 @@ def publish(runs: Sequence[RunFolder], place: Path, target: Path) -> list[Path]:
         copies.append(_copy(run, target / inside))
     # players without training stand beside the runs they were measured with
     for source in {run.path.parent for run in runs} | {run.path for run in runs}:
+        guard.inspect(source, without=("checkpoints",))
         if (source / BASELINES).is_file() and source.is_relative_to(place):
             _copy_table(source / BASELINES, target / source.relative_to(place) / BASELINES)
     return copies
@@ -55,7 +57,7 @@ def _copy(run: RunFolder, copy: Path) -> Path:
     if there.exists() and RunFolder(copy).record().get("id") != record.get("id"):
         raise UserError(f"{copy} already holds another run: choose a new folder to export to.")
     copy.mkdir(parents=True, exist_ok=True)
-    config = scrub(yaml.safe_load(run.config_file.read_text()))
+    config = scrub(run.settings())
     text = yaml.safe_dump(config, sort_keys=False, default_flow_style=None, width=100)
     write_atomically(copy / "config.yaml", text)
     kept = {key: value for key, value in record.items() if key not in OF_THE_MACHINE}
@@ -71,6 +73,7 @@ def _copy(run: RunFolder, copy: Path) -> Path:
 
 def _copy_table(source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
+    guard.check_file(source)
     shutil.copyfile(source, copy)
 
 

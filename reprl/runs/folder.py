@@ -12,7 +12,6 @@ import platform
 import secrets
 import shutil
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import IO, Any
 
 import yaml
 
-from reprl import __version__
+from reprl import __version__, guard, trust
 from reprl.config.schema import Config, check, hash_of
 from reprl.disk import out_of_space, write_atomically
 from reprl.errors import UserError, not_yaml
@@ -62,16 +61,18 @@ class RunFolder:
     def config(self) -> Config:
         """The resolved configuration the run was started with."""
         values = self.settings()
-        self.find_user_code()
         try:
-            return check({**values, "run_dir": None})
+            with trust.reading(self.path):
+                return check({**values, "run_dir": None})
         except UserError as error:
             raise UserError(f"{self.config_file}: {error}") from error
 
     def settings(self) -> dict[str, Any]:
         """What config.yaml holds, unchecked."""
         try:
-            values = yaml.safe_load(self.config_file.read_text())
+            values = guard.load_yaml(guard.read_text(self.config_file))
+        except UserError:
+            raise
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {self.config_file}: {error}") from error
         except yaml.YAMLError as error:
@@ -83,8 +84,10 @@ class RunFolder:
     def record(self) -> dict[str, Any]:
         """What run.json holds."""
         try:
-            values = json.loads(self.record_file.read_text())
-        except (OSError, ValueError) as error:
+            values = json.loads(guard.read_text(self.record_file))
+        except UserError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read {self.record_file}: {error}") from error
         if not isinstance(values, dict):
             raise UserError(f"cannot read {self.record_file}: it does not hold a run's record.")
@@ -108,7 +111,7 @@ class RunFolder:
     def lock(self) -> IO[str]:
         """Hold the folder for one writer; closing the file, or dying, lets it go."""
         try:
-            file = open(self.path / ".lock", "w")  # noqa: SIM115
+            file = guard.lock_file(self.path / ".lock")
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}.") from None
         try:
@@ -121,20 +124,14 @@ class RunFolder:
     def _held(self) -> bool:
         """Whether a process may be writing here; asked without writing, in anybody's folder."""
         try:
-            with open(self.path / ".lock") as file:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(self.path / ".lock", flags)) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
         except OSError:  # held, or we cannot tell
             return True
         return False
-
-    def find_user_code(self) -> None:
-        """Make modules importable that the run used from the user's own folders."""
-        if self.record_file.exists():
-            folders = self.record().get("python_path")
-            if isinstance(folders, list):
-                add_to_path([f for f in folders if isinstance(f, str)])
 
 
 def open_run(path: str | Path) -> RunFolder:
@@ -149,6 +146,7 @@ def open_run(path: str | Path) -> RunFolder:
             raise UserError(f"{path} cannot be read: {error.strerror}.") from None
         if not there:
             raise UserError(f"{path} is not a run folder: it has no {file.name}.")
+    guard.inspect(folder.path)
     return folder
 
 
@@ -215,18 +213,20 @@ def name_of(config: Config) -> str:
 
 def runs_in(place: Path) -> list[RunFolder]:
     """Every run folder directly or one level below a place (a sweep), oldest first."""
-    found = [r for r in _folders_in(place) if _readable(r)]
+    found = [r for r in _folders_in(place) if problem_of(r) is None]
     return sorted(found, key=lambda run: (str(run.record().get("started")), run.path.name))
 
 
 def damaged_in(place: Path) -> list[RunFolder]:
-    """Run folders at the same places whose run.json cannot be read."""
-    return [r for r in _folders_in(place) if not _readable(r)]
+    """Run folders at the same places that cannot be read."""
+    return [r for r in _folders_in(place) if problem_of(r) is not None]
 
 
 def _folders_in(place: Path) -> list[RunFolder]:
     files = [f for depth in ("", "*/", "*/*/") for f in sorted(place.glob(f"{depth}run.json"))]
     found = [RunFolder(f.parent) for f in files if not f.parent.name.startswith(".")]
+    inside = place.resolve()
+    found = [r for r in found if r.path.resolve().is_relative_to(inside)]  # no link leads out
     return [r for r in found if r.config_file.exists()]
 
 
@@ -252,15 +252,11 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def add_to_path(folders: list[str]) -> None:
-    """Let user code be imported, after everything that is installed, before the working folder."""
-    end = len(sys.path) - (sys.path[-1:] == [os.getcwd()])  # where the command has put it
-    sys.path[end:end] = [f for f in folders if f not in sys.path and Path(f).is_dir()]
-
-
-def _readable(folder: RunFolder) -> bool:
+def problem_of(folder: RunFolder) -> str | None:
+    """Why a run folder cannot be looked at, or None; its checkpoints are not looked at here."""
     try:
+        guard.inspect(folder.path, without=("checkpoints",))
         folder.record()
-    except UserError:
-        return False
-    return True
+    except UserError as error:
+        return str(error)
+    return None

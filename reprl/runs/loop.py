@@ -25,14 +25,18 @@ from reprl.schema import ELAPSED, VALIDATION
 from reprl.tables import read_rows
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
 
 
 class Session:
     """One process's stretch of a run; `state` is what a checkpoint carries to the next one."""
 
     def __init__(
-        self, config: Config, folder: RunFolder, model: Agent, state: dict[str, Any] | None = None
+        self,
+        config: Config,
+        folder: RunFolder,
+        model: Algorithm,
+        state: dict[str, Any] | None = None,
     ) -> None:
         state = state or {}
         self.config, self.folder, self.model = config, folder, model

@@ -29,10 +29,12 @@ from reprl.runs.metrics import rewind_csv
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
+from reprl.trust import folders as trust_folders
+from reprl.trust import reading
 from reprl.user_code import blamed
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
     from reprl.envs import AtariVecEnv
 
 
@@ -57,7 +59,7 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
 def resume(path: str) -> int:
     """Continue a run from its newest whole checkpoint, bit for bit."""
     folder = open_run(path)
-    with folder.lock():
+    with folder.lock(), reading(folder.path):
         config = folder.config()
         recover(folder.path)
         stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
@@ -68,7 +70,8 @@ def resume(path: str) -> int:
         say_version(folder.record())
         env = make_env(config)
         try:
-            model = make_model(config, env)
+            with blamed(trust_folders()):
+                model = make_model(config, env)
             loop: dict[str, Any] = {}
             if stored is not None:
                 checkpoint.require_same_shapes(model, stored)
@@ -207,14 +210,14 @@ def make_env(config: Config) -> AtariVecEnv:
     )
 
 
-def make_model(config: Config, env: AtariVecEnv) -> Agent:
+def make_model(config: Config, env: AtariVecEnv) -> Algorithm:
     """The agent of a run, built from the same specs as in a script."""
     torch.set_num_threads(config.threads)
     if torch.get_num_threads() != config.threads:
         raise UserError(
             f"threads={config.threads} cannot be set: torch uses {torch.get_num_threads()}."
         )
-    model: Agent = components.build(
+    model: Algorithm = components.build(
         "algo",
         {"policy": "CnnPolicy", **config.algo},
         env=env,

@@ -13,7 +13,7 @@ from reprl.runs.folder import open_run
 from reprl.runs.places import parent_of
 
 if TYPE_CHECKING:
-    from reprl.algorithms.on_policy import Agent
+    from reprl.algorithms.base import Algorithm
 
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation"),
@@ -21,7 +21,7 @@ COURSE = (
 )
 
 
-def branch(model: Agent, config: Config) -> None:
+def branch(model: Algorithm, config: Config) -> None:
     """Give a new agent the state of its parent's checkpoint.
 
     Where game and agent are the parent's, the run goes on from the parent's step exactly as the

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
@@ -59,6 +60,8 @@ class Ledger:
 
     def read(self, jobs: Sequence[Task]) -> None:
         """Read the index and look at every job's folder, without writing anything."""
+        if self.folder.is_dir():
+            guard.inspect(self.folder)
         self.known = self._read()
         self.entries = {identity: replace(entry) for identity, entry in self.known.items()}
         for job in jobs:
@@ -109,7 +112,7 @@ class Ledger:
         """Hold a job for this process, or None if another sweep has it."""
         claims = self.folder / ".claims"
         claims.mkdir(exist_ok=True)
-        file = open(claims / job.identity, "w")  # noqa: SIM115
+        file = guard.lock_file(claims / job.identity)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -124,7 +127,7 @@ class Ledger:
     def write(self) -> None:
         """Write what is new here; a full disk may not end the sweep: the folders hold the truth."""
         try:
-            with open(self.folder / ".ledger.lock", "w") as lock:
+            with guard.lock_file(self.folder / ".ledger.lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 there = self._read()
                 ours = {k: e for k, e in self.entries.items() if self._changed(k) or k not in there}
@@ -163,12 +166,20 @@ class Ledger:
         if not self.file.exists():
             return {}
         try:
-            values = dict(json.loads(self.file.read_text()))
+            values = dict(json.loads(guard.read_text(self.file)))
             if (version := values.get("version")) == VERSION:
-                return {k: Entry(**e) for k, e in values["jobs"].items()}
-        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+                return {k: _entry(e) for k, e in values["jobs"].items()}
+        except (OSError, RecursionError, ValueError, TypeError, LookupError, AttributeError):
             return {}  # lost: open() rebuilds it from the folders
         raise UserError(
             f"{self.file} is of version {version}, this reprl writes version {VERSION}: move the "
             "file away to have it rebuilt from the run folders."
         )
+
+
+def _entry(values: dict[str, Any]) -> Entry:
+    """An entry from a file; its folder is one beside the file, or the index counts as lost."""
+    entry = Entry(**values)
+    if not guard.plain_name(entry.folder):
+        raise ValueError("a folder that lies elsewhere")
+    return entry

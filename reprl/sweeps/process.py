@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from reprl import trust
+from reprl.config.compose import search_dirs
 from reprl.config.overrides import quoted
 from reprl.disk import FULL, is_full
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
@@ -27,9 +29,11 @@ def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
     entry = ledger.look(task)
     if entry.status in ("finished", "running"):
         return None
-    python = [sys.executable, "-m", "reprl"]
+    python = [sys.executable, "-P", "-m", "reprl"]  # without the working folder on its path
     if entry.status in RESUMABLE:
-        return [*python, "resume", str(ledger.folder / entry.folder)]
+        dirs = search_dirs(list(task.overrides), task.config_dirs)
+        own = [f"--config-dir={d}" for d in dirs]  # the user's, of this command: not the folder's
+        return [*python, "resume", str(ledger.folder / entry.folder), *own]
     if entry.status == "failed":
         if not retry:
             return None
@@ -73,7 +77,12 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": str(task.threads), **(environment or {})},
+                env={
+                    **os.environ,
+                    **trust.environment(),
+                    "OMP_NUM_THREADS": str(task.threads),
+                    **(environment or {}),
+                },
                 cwd=cwd,
                 start_new_session=True,  # Ctrl-C reaches only the launcher, which tells its jobs
             )

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from reprl.cli import main
+from reprl.cli.arguments import name_folders
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
-from reprl.runs.folder import add_to_path
 
 CODE = """
 import torch
@@ -153,7 +153,7 @@ def test_a_wrong_part_is_one_sentence(
     assert not run.exists()
 
 
-def test_own_variants_of_the_working_folder_are_found_by_every_command(
+def test_own_variants_of_the_working_folder_are_found_where_it_is_named(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "fine_parts.py").write_text(
@@ -162,19 +162,22 @@ def test_own_variants_of_the_working_folder_are_found_by_every_command(
         "    def draw(self, frame, objects):\n"
         "        frame[100:110] = 200\n"
     )
-    assert main(["preview", "variant=fine_parts:Band", "output=sheet.png"]) == 0
+    assert main(["preview", "variant=fine_parts:Band", "output=sheet.png"]) == 2
+    assert "is found with --config-dir=. only" in capsys.readouterr().err
+    here = ["output=sheet.png", "--config-dir=."]
+    assert main(["preview", "variant=fine_parts:Band", *here]) == 0
     assert (place / "sheet.png").exists()
-    assert main(["preview", "variant=wrong_parts:Copying", "output=sheet.png"]) == 2
+    assert main(["preview", "variant=wrong_parts:Copying", *here]) == 2
     assert "in place" in capsys.readouterr().err
     sys.modules.pop("fine_parts", None)
 
 
 def test_a_runs_own_folders_come_before_the_working_folder(place: Path) -> None:
     """A module of the same name where the command happens to be typed must not take over."""
-    assert main(["list", "encoder"]) == 0  # every command puts the working folder last
-    assert sys.path[-1] == str(place)
-    add_to_path([str(place / "conf")])
-    assert sys.path[-2:] == [str(place / "conf"), str(place)]
+    assert main(["list", "encoder"]) == 0
+    assert str(place) not in sys.path
+    assert name_folders([place / "conf"])[-2:] == [str(place / "conf"), str(place)]
+    assert sys.path[-2:] == [str(place / "conf"), str(place)]  # behind all that is installed
 
 
 def test_models_made_in_a_script_are_told_apart() -> None:

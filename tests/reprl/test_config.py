@@ -142,7 +142,7 @@ def test_a_damaged_neighbour_stops_nothing(
     capsys.readouterr()
     assert main(["runs"]) == 0
     listed = capsys.readouterr().out
-    assert "note: runs/json is left out: its run.json cannot be read." in listed
+    assert "note: runs/json is left out: cannot read runs/json/run.json: " in listed
     assert "finished" in listed
     assert main(["runs", "match=zzz"]) == 0
     assert "no runs in runs with match=zzz" in capsys.readouterr().out

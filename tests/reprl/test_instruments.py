@@ -8,9 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from reprl.components import resolve
-from reprl.encoders import Impala, Nature
-from reprl.instruments import (
+from reprl.algorithms.diagnostics import (
     MaskMonitor,
     common_peak,
     dead_units,
@@ -21,6 +19,8 @@ from reprl.instruments import (
     mask_entropy,
     mask_mean,
 )
+from reprl.components import resolve
+from reprl.encoders import Impala, Nature
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 BIG = spaces.Box(0, 255, (4, 84, 84), np.uint8)

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from reprl import checkpoint
 from reprl.algorithms import Diverged
-from reprl.algorithms.on_policy import Agent
+from reprl.algorithms.on_policy import OnPolicy
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.export import copy_to_sb3, load_module
@@ -188,14 +188,14 @@ def test_another_architecture_is_refused_by_name(
 def test_a_divergence_is_a_failed_run_with_a_checkpoint_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    original = Agent.train
+    original = OnPolicy.train
 
-    def diverge(agent: Agent) -> None:
+    def diverge(agent: OnPolicy) -> None:
         if agent.num_timesteps > 64:
             raise Diverged("value", float("nan"), agent.num_timesteps)
         original(agent)
 
-    monkeypatch.setattr(Agent, "train", diverge)
+    monkeypatch.setattr(OnPolicy, "train", diverge)
     assert train(tmp_path / "run", "eval.every=0") == 1
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "failed"

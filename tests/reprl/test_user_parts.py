@@ -93,13 +93,17 @@ def test_own_parts_train_checkpoint_resume_and_evaluate(
         text = (run / "run.json").read_text().replace('"finished"', '"interrupted"')
         (run / "run.json").write_text(text)
         forget()
-        assert main(["resume", str(run)]) == 0
+        assert main(["resume", str(run)]) == 2  # where the run found them is shown, not searched
+        said = capsys.readouterr().err
+        assert "trust=mine_parts" in said
+        assert str(home) in said
+        assert main(["resume", str(run), f"--config-dir={home}"]) == 0
         again = checkpoint.read(run)
         for name, tensor in whole.parameters.items():
             assert tensor.equal(again.parameters[name]), name
         forget()
         arguments = ["variants=mine_parts:band", "episodes=1", "workers=0", "progress=off"]
-        assert main(["evaluate", str(run), *arguments]) == 0
+        assert main(["evaluate", str(run), *arguments, f"--config-dir={home}"]) == 0
         episodes = (run / "evaluation" / "episodes.csv").read_text()
         assert ",band," in episodes
         assert main(["list", "encoder", f"--config-dir={home}"]) == 0

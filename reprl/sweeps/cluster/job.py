@@ -119,7 +119,7 @@ class Worker:
             if todo is None:
                 return entry.status
             # The process is told by the kernel if this one dies: a retry must not meet it.
-            todo[1:3] = ["-m", "reprl.sweeps.cluster.child", str(os.getpid())]
+            todo[1:4] = ["-P", "-m", "reprl.sweeps.cluster.child", str(os.getpid())]
             before = self._step()
             self._note(where=self.where, began=now(), step=before)
             running = Running(

@@ -6,6 +6,7 @@ nodes share the sweep's folder; it is all that this process and the jobs know of
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from reprl import trust
 from reprl.config.overrides import quoted
 from reprl.errors import UserError
 from reprl.sweeps.cluster.job import Launch, Spec, notes
@@ -86,11 +88,12 @@ class Cluster:
             *(f"hydra.sweep.dir={place}", "hydra.sweep.subdir=.", "hydra.output_subdir=null"),
             *("hydra/job_logging=disabled", "hydra.job.name=reprl", *self.launcher.overrides),
         ]
-        start = [sys.executable, "-m", "reprl.sweeps.cluster.submit", str(self.launch.file)]
+        start = [sys.executable, "-P", "-m", "reprl.sweeps.cluster.submit", str(self.launch.file)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*start, *arguments],
                 stdin=subprocess.DEVNULL,
+                env={**os.environ, **trust.environment(), "PYTHONSAFEPATH": "1"},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -245,18 +245,18 @@ def test_wrappers_with_a_state_of_their_own_are_refused_by_name() -> None:
 
 def test_the_devices_own_random_state_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """No CUDA here: its two functions are stood in for."""
-    from reprl.algorithms.randomness import global_random, load_global_random
+    from reprl.rng import global_state, load_global_state
 
     device, kept = torch.device("cuda:0"), []
     state = torch.arange(16, dtype=torch.uint8)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda where: state if where == device else 0)
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *call: kept.append(call))
-    taken = {k: v.numpy() for k, v in global_random(device).items()}
-    load_global_random(taken, device)
+    taken = {k: v.numpy() for k, v in global_state(device).items()}
+    load_global_state(taken, device)
     assert torch.equal(kept[0][0], state)
     assert kept[0][1] == device
-    assert "cuda" not in global_random(torch.device("cpu"))
-    load_global_random(taken, torch.device("cpu"))
+    assert "cuda" not in global_state(torch.device("cpu"))
+    load_global_state(taken, torch.device("cpu"))
     assert len(kept) == 1
 
 

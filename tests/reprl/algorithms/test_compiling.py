@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
 from reprl.algorithms import rebuild
-from reprl.algorithms.compiled import Network
+from reprl.algorithms.compiled import CompiledPolicy
 from reprl.errors import UserError
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.test_fast import SETTINGS, parameters, trained
@@ -125,7 +125,7 @@ def test_after_an_update_in_compiled_code_there_is_no_way_back(
 
         def _on_rollout_start(self) -> None:
             network = self.model.network
-            assert isinstance(network, Network)
+            assert isinstance(network, CompiledPolicy)
             if self.num_timesteps:
                 assert network.compiled is True
                 network._update = fail
@@ -140,14 +140,14 @@ def test_after_an_update_in_compiled_code_there_is_no_way_back(
 
 def test_the_way_back_is_tried_once_and_leaves_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     walks = []
-    original = Network._walk_back
+    original = CompiledPolicy._walk_back
 
-    def walk(self: Network, outputs: Any) -> None:
+    def walk(self: CompiledPolicy, outputs: Any) -> None:
         original(self, outputs)
         walks.append([p.grad for p in self.policy.parameters() if p.grad is not None])
 
     monkeypatch.setattr(torch, "compile", without("nothing"))
-    monkeypatch.setattr(Network, "_walk_back", walk)
+    monkeypatch.setattr(CompiledPolicy, "_walk_back", walk)
     model = trained("ppo", mode="fast")
     assert model.compiled is True
     assert walks == [[]]

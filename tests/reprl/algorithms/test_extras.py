@@ -141,7 +141,7 @@ def test_flip_exchanges_left_and_right() -> None:
     assert mirrored_actions(["NOOP", "FIRE"]) is None
     model = make(PPO, augmentation=FLIP)
     pictures = torch.arange(36, dtype=torch.uint8).expand(200, 4, 36, 36)
-    augmented, actions = model.extras.augment(pictures, torch.ones(200, dtype=torch.long))
+    augmented, actions = model.losses.augment(pictures, torch.ones(200, dtype=torch.long))
     flipped = augmented[:, 0, 0, 0] == 35
     assert 60 < flipped.sum() < 140
     assert torch.equal(actions, torch.where(flipped, 2, 1))

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.algorithms.compiled import FusedRMSprop, Network, fuse, threads_for
+from reprl.algorithms.compiled import CompiledPolicy, FusedRMSprop, fuse, threads_for
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.errors import UserError
@@ -115,12 +115,12 @@ def test_the_rollout_has_one_thread_and_the_update_as_many_as_its_rows_ask_for(
     torch.set_num_threads(2)
     threads: dict[bool, set[int]] = {False: set(), True: set()}
 
-    def forward(self: Network, images: torch.Tensor) -> Any:
+    def forward(self: CompiledPolicy, images: torch.Tensor) -> Any:
         threads[torch.is_grad_enabled()].add(torch.get_num_threads())
         return original(self, images)
 
-    original = Network._forward
-    monkeypatch.setattr(Network, "_forward", forward)
+    original = CompiledPolicy._forward
+    monkeypatch.setattr(CompiledPolicy, "_forward", forward)
     trained("ppo", mode="fast", compile=False, n_steps=32, batch_size=24)
     assert threads == {False: {1}, True: {2}}
 

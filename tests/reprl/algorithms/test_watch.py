@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reprl.algorithms import A2C, PPO
-from reprl.algorithms.watch import gradients
+from reprl.algorithms.diagnostics import gradients
 from reprl.errors import UserError
 from reprl.schedules import schedule
 from tests.reprl.algorithms.falling import Falling
@@ -27,7 +27,8 @@ def test_gradient_norms_and_cosines_by_hand() -> None:
         "against": -w[0],
         "elsewhere": torch.tensor(1.0),
     }
-    numbers = gradients(weighted, [w, unused])
+    own = {name: weighted.pop(name) for name in ("policy", "entropy", "value")}
+    numbers = gradients(own, weighted, [w, unused])
     assert numbers["gradient/rl_norm"] == pytest.approx(5.0)
     assert numbers["gradient/same_norm"] == pytest.approx(10.0)
     assert numbers["gradient/same_cosine"] == pytest.approx(1.0)
@@ -59,10 +60,9 @@ def test_early_stops_do_not_end_the_watching(monkeypatch: pytest.MonkeyPatch) ->
     """Updates are counted, however many epochs each had: the first, and every third from it."""
     looks = []
     monkeypatch.setattr(
-        "reprl.algorithms.on_policy.watch",
-        lambda *_: looks.append((model.num_timesteps // 32, model._n_updates)),
+        "reprl.algorithms.on_policy.diagnose",
+        lambda *_: looks.append((model.num_timesteps // 32, model._n_updates)) or {},
     )
-    monkeypatch.setattr(PPO, "_record", lambda *_: None)
     settings = SMALL | {"n_epochs": 4, "target_kl": 1e-9, "learning_rate": 1e-2}
     model = PPO("CnnPolicy", Falling(), encoder=ENCODER, instrument_every=3, **settings)
     model.learn(9 * 32)

@@ -9,7 +9,7 @@ from torch import nn
 from reprl.augmentation import Cutout, Shift
 from reprl.auxiliary import Contrastive
 from reprl.auxiliary.contrastive import info_nce
-from reprl.auxiliary.momentum import Momentum
+from reprl.auxiliary.modules import Momentum
 from reprl.errors import UserError
 
 

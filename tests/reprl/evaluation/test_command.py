@@ -154,7 +154,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(runs, capsys):
 
 
 def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
-    from reprl.evaluation import agents
+    from reprl.evaluation import players as agents
 
     real = agents.ModelAgent.probabilities
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reprl.algorithms.specs import resolve
 from reprl.config.compose import options
+from reprl.specs import resolve
 from reprl.sweeps import plan
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from reprl import checkpoint
 from reprl.errors import UserError
-from reprl.sweeps import cluster_launcher, plan
+from reprl.sweeps import plan
+from reprl.sweeps.cluster import launcher as cluster_launcher
 
 TINY = [
     "device=cpu",

@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space
-
 from reprl import components
-from reprl.encoders.base import Encoder
 from reprl.errors import UserError
+from reprl.naming import part_name
 from reprl.settings import USE
 
 Auxiliary = components.Spec | Sequence[components.Spec] | None
@@ -68,9 +65,9 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         named: list[tuple[str, Any]] = [(auxiliary, auxiliary)]
     elif isinstance(auxiliary, Mapping):
         single = "_target_" in auxiliary
-        named = [(name_of(auxiliary), auxiliary)] if single else list(auxiliary.items())
+        named = [(part_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
     elif isinstance(auxiliary, Sequence):
-        named = [(name_of(spec), spec) for spec in auxiliary]
+        named = [(part_name(spec), spec) for spec in auxiliary]
     else:
         kind = type(auxiliary).__name__
         raise UserError(f"auxiliary must be a name, a mapping or a list, got {kind}.")
@@ -83,16 +80,6 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
     return found
 
 
-def name_of(spec: components.Spec) -> str:
-    """A part's own word: its name, or its class in lower case."""
-    if isinstance(spec, str):
-        return spec
-    if not isinstance(spec, Mapping):
-        kind = type(spec).__name__
-        raise UserError(f"a part must be a name or a mapping with _target_, got {kind}.")
-    return str(spec.get("_target_", "none")).rpartition(".")[2].lower()
-
-
 def _require_plain(specs: Specs) -> None:
     for part, spec in specs.plain().items():
         try:
@@ -102,12 +89,3 @@ def _require_plain(specs: Specs) -> None:
                 f"{part} could not be saved with a checkpoint: {error}; give numbers, text, lists "
                 "and mappings only."
             ) from None
-
-
-def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
-    """The features extractor factory that SB3's policy calls."""
-    if not is_image_space(observation_space):
-        # SB3 would hand other numbers through as they are, and the update divides by 255.
-        raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
-    encoder: Encoder = components.build("encoder", spec, observation_space=observation_space)
-    return encoder

@@ -1,0 +1,245 @@
+"""The policy's forward pass, once: what the update, the rollout, evaluation and attention read.
+
+observations -> **policy outputs** (distribution, values, features, attention) -> loss or action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from stable_baselines3.common.distributions import Distribution
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import preprocess_obs
+from torch import Tensor
+
+from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.errors import UserError
+
+# Convolutions may round differently in batches of another size, never by a row's place in one:
+# all forward passes of play have this size, so an action does not depend on who else is playing.
+FORWARD_BATCH = 16
+DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
+
+
+class Latents(NamedTuple):
+    """The policy up to its last layers, for B images."""
+
+    features: Tensor  # (B, F), what the action head's side reads
+    actor: Tensor  # (B, P), the input of the action head
+    critic: Tensor  # (B, V), the input of the value head
+    encoding: EncoderOutput | None  # None for SB3's own features extractors
+
+
+@dataclass(frozen=True)
+class PolicyOutput:
+    """Policy outputs for B observations, with gradient where it is enabled."""
+
+    values: Tensor  # (B,)
+    features: Tensor  # (B, F)
+    encoding: EncoderOutput | None = None
+    log_probs: Tensor | None = None  # (B, n_actions), None for continuous actions
+    distribution: Distribution | None = None  # SB3's; None in compiled code
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probabilities (B,) of actions."""
+        if self.distribution is not None:
+            return self.distribution.log_prob(actions)
+        assert self.log_probs is not None
+        return self.log_probs.gather(1, actions[:, None]).squeeze(1)
+
+    def entropy(self) -> Tensor | None:
+        """Entropies (B,), None where the distribution has no closed form."""
+        if self.distribution is not None:
+            return self.distribution.entropy()
+        assert self.log_probs is not None
+        return -(self.log_probs.exp() * self.log_probs).sum(-1)
+
+
+def as_input(policy: ActorCriticPolicy, observations: Tensor) -> Tensor:
+    """Observations as the features extractor takes them: pictures as float32 in [0, 1]."""
+    found = preprocess_obs(
+        observations, policy.observation_space, normalize_images=policy.normalize_images
+    )
+    assert isinstance(found, Tensor)
+    return found
+
+
+def latents(policy: ActorCriticPolicy, inputs: Tensor) -> Latents:
+    """Encode once, in SB3's own order of operations."""
+    if not policy.share_features_extractor:
+        actor = policy.pi_features_extractor(inputs)
+        critic = policy.vf_features_extractor(inputs)
+        mlp = policy.mlp_extractor
+        return Latents(actor, mlp.forward_actor(actor), mlp.forward_critic(critic), None)
+    extractor = policy.features_extractor
+    encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
+    features = extractor(inputs) if encoding is None else encoding.features
+    actor, critic = policy.mlp_extractor(features)
+    return Latents(features, actor, critic, encoding)
+
+
+def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (B, n_actions) of discrete actions and values (B,) of features (B, F)."""
+    actor, critic = policy.mlp_extractor(features)
+    return last_layers(policy, actor, critic)
+
+
+def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (B, n_actions) of discrete actions and values (B,)."""
+    log_probs = torch.log_softmax(policy.action_net(actor), dim=-1)
+    return log_probs, policy.value_net(critic).flatten()
+
+
+def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
+    """Policy outputs for observations, bit for bit as SB3's `evaluate_actions` has them."""
+    features, actor, critic, encoding = latents(policy, as_input(policy, observations))
+    distribution = policy._get_action_dist_from_latent(actor)
+    values = policy.value_net(critic).flatten()
+    log_probs = getattr(distribution.distribution, "logits", None)
+    return PolicyOutput(values, features, encoding, log_probs, distribution)
+
+
+def sample_actions(probs: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """The actions (n,) at which the cumulated probs (n, A) pass the uniforms (n,)."""
+    cumulated = np.cumsum(probs, axis=1)
+    passed = cumulated > uniforms[:, None] * cumulated[:, -1:]  # (n, A)
+    return passed.argmax(axis=1)
+
+
+# -- playing ------------------------------------------------------------------------------------
+
+State = tuple[Tensor, ...]  # what an agent carries from step to step, rows first; () for nothing
+
+
+class Step(NamedTuple):
+    """What a network says of one padded batch."""
+
+    probs: Tensor  # (B, A)
+    values: Tensor  # (B,)
+    features: Tensor  # (B, F)
+    attention: Tensor | None  # (B, K, h, w)
+
+
+class Outputs(NamedTuple):
+    """Policy outputs for n observations as arrays."""
+
+    probs: np.ndarray  # (n, A) float64
+    values: np.ndarray  # (n,)
+    features: np.ndarray  # (n, F)
+    attention: np.ndarray | None  # (n, K, h, w)
+
+
+class Player(Protocol):
+    """A trained network as evaluation, twin evaluation and attention use it."""
+
+    def initial_state(self, n: int) -> State:
+        """The state of n games that begin."""
+
+    def outputs(
+        self, observations: np.ndarray, state: State, starts: np.ndarray | None = None
+    ) -> tuple[Outputs, State]:
+        """Outputs and the next state; rows where `starts` (n,) is True begin anew."""
+
+
+class PolicyPlayer:
+    """An actor-critic policy as a player; other kinds of networks override `forward`."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def initial_state(self, n: int) -> State:
+        return ()
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
+        """One padded batch (B, ...), in evaluation mode and without gradient."""
+        output = policy_forward(self.policy, observations)
+        assert output.distribution is not None
+        probs = output.distribution.distribution.probs  # type: ignore[union-attr]
+        attention = None if output.encoding is None else output.encoding.attention
+        return Step(probs, output.values, output.features, attention), state
+
+    @torch.no_grad()
+    def outputs(
+        self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None
+    ) -> tuple[Outputs, State]:
+        """Padded batches of one size; probabilities that are no numbers are refused."""
+        n, policy = len(observations), self.policy
+        if state and starts is not None and starts.any():
+            fresh, rows = self.initial_state(n), torch.as_tensor(starts, device=policy.device)
+            state = tuple(
+                torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old)
+                for new, old in zip(fresh, state, strict=True)
+            )
+        training, steps, states = policy.training, [], []
+        policy.set_training_mode(False)
+        try:
+            for start in range(0, n, FORWARD_BATCH):
+                rows_here = slice(start, start + FORWARD_BATCH)
+                batch = torch.as_tensor(_padded(observations[rows_here]), device=policy.device)
+                step, after = self.forward(batch, tuple(_filled(s[rows_here]) for s in state))
+                steps.append(step)
+                states.append(after)
+        except ValueError as error:  # torch.distributions refuses NaN
+            raise UserError(DIVERGED) from error
+        finally:
+            policy.set_training_mode(training)
+        arrays: list[Any] = [
+            None if parts[0] is None else torch.cat(parts)[:n].cpu().numpy()
+            for parts in zip(*steps, strict=True)
+        ]
+        found = Outputs(arrays[0].astype(np.float64), *arrays[1:])
+        # Once anything was compiled in this process, torch.distributions lets NaN pass.
+        if not np.isfinite(found.probs).all():
+            raise UserError(DIVERGED)
+        return found, tuple(torch.cat(parts)[:n] for parts in zip(*states, strict=True))
+
+
+class GreedyPlayer(PolicyPlayer):
+    """SB3's Q-networks as a player: the best action, or any other with probability `epsilon`."""
+
+    def __init__(self, policy: Any, *, epsilon: float = 0.0) -> None:
+        super().__init__(policy)
+        self.epsilon = epsilon
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
+        network = self.policy.q_net
+        features = network.extract_features(observations, network.features_extractor)
+        q = network.q_net(features)  # (B, A)
+        best = torch.nn.functional.one_hot(q.argmax(1), q.shape[1]).to(q.dtype)
+        probs = best * (1 - self.epsilon) + self.epsilon / q.shape[1]
+        return Step(probs, q.amax(1), features, None), state
+
+
+def player_of(model: Any) -> Player:
+    """How a model plays: as it says itself, else by what its policy is."""
+    if hasattr(model, "player"):
+        made: Player = model.player()
+        return made
+    policy = getattr(model, "policy", None)
+    if hasattr(policy, "get_distribution"):
+        return PolicyPlayer(policy)
+    if hasattr(policy, "q_net"):
+        return GreedyPlayer(policy)
+    raise UserError(
+        f"{type(model).__name__} cannot be played: its policy has neither action probabilities "
+        "nor Q-values; give the model a player() method."
+    )
+
+
+def _padded(part: np.ndarray) -> np.ndarray:
+    if len(part) == FORWARD_BATCH:
+        return part
+    batch = np.zeros((FORWARD_BATCH, *part.shape[1:]), part.dtype)
+    batch[: len(part)] = part
+    return batch
+
+
+def _filled(part: Tensor) -> Tensor:
+    if len(part) == FORWARD_BATCH:
+        return part
+    batch = part.new_zeros((FORWARD_BATCH, *part.shape[1:]))
+    batch[: len(part)] = part
+    return batch
