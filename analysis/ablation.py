@@ -10,14 +10,15 @@ import pandas as pd
 
 from reprl.analysis.coverage import main_variants
 from reprl.analysis.curves import load_curve, steps_per_second
-from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
+from reprl.analysis.gap import prepare, random_scores, run_scores
+from reprl.analysis.grouping import method_settings
 from reprl.analysis.lengths import training_steps
 from reprl.analysis.load import Results, Run
-from reprl.analysis.naming import method_settings, parts_of
 from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
-from reprl.config.overrides import PARTS
 from reprl.mask_states import STATES
+from reprl.naming import parts_of
+from reprl.schema import CLEAN, PARTS
 
 STATE_HELP = "; ".join(f"{label}: {words}" for label, words in STATES.items())
 STATE_HELP = f"of the mask; {STATE_HELP}; flat: its cells hardly differ"

@@ -8,15 +8,16 @@ from typing import Any
 import pandas as pd
 
 from reprl.analysis.curves import banded, load_curve, together
-from reprl.analysis.gap import CLEAN, generalization_gap, random_scores, run_scores, score_estimates
+from reprl.analysis.gap import generalization_gap, random_scores, run_scores, score_estimates
 from reprl.analysis.load import Results
 from reprl.analysis.measured import REFERENCES
-from reprl.analysis.naming import is_baseline
 from reprl.analysis.palette import Style
 from reprl.analysis.severity import severity_curves
 from reprl.analysis.stats import Array
 from reprl.analysis.tables import Table
 from reprl.analysis.tidy import MEASURES
+from reprl.naming import is_baseline
+from reprl.schema import CLEAN
 
 POINT = ["value", "low", "high"]
 

@@ -11,10 +11,10 @@ import pandas as pd
 from reprl.analysis.gap import prepare
 from reprl.analysis.load import Results, Run
 from reprl.analysis.measured import last_step, with_usual
-from reprl.analysis.naming import is_baseline, parts_of, variant_label
 from reprl.analysis.tables import as_number
 from reprl.analysis.tidy import protocols
 from reprl.analysis.training_commands import training
+from reprl.naming import is_baseline, parts_of, variant_label
 
 EVERY = {"perturbation": 4}  # this view looks at each n-th step, so fewer looks than steps
 

@@ -8,13 +8,13 @@ import pandas as pd
 
 from reprl.analysis.gap import generalization_gap, score_estimates
 from reprl.analysis.load import Results
-from reprl.analysis.naming import (
-    is_plain,
-    trained_variants,
-)
 from reprl.analysis.severity import RULE, difficulty, severity_areas
 from reprl.analysis.stats import relative_gap
 from reprl.analysis.tables import Column, Table
+from reprl.naming import (
+    is_plain,
+    trained_variants,
+)
 
 METHOD = Column("method", "Method")
 VARIANT = Column("variant", "Variant")

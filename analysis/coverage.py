@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
-from reprl.analysis.naming import is_baseline
+from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
 from reprl.analysis.tidy import protocols
+from reprl.naming import is_baseline
+from reprl.schema import CLEAN
 
 NAMED = 3  # runs or variants named in a sentence; of the others the number
 

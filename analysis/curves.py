@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from reprl import guard
 from reprl.analysis.stats import Array, estimate, mean
 
 STEP_COLUMNS = ("step", "steps", "total_timesteps", "time/total_timesteps")
@@ -41,12 +39,6 @@ def steps_per_second(metrics: pd.DataFrame) -> float:
         return float("nan")
     values = pd.to_numeric(metrics[column], errors="coerce")
     return float(values[np.isfinite(values)].median())
-
-
-def read_metrics(path: Path) -> pd.DataFrame:
-    """metrics.csv as a table; rows that a crash cut short are skipped."""
-    guard.check_file(path)
-    return pd.read_csv(path, on_bad_lines="skip", low_memory=False)
 
 
 def banded(curves: Sequence[tuple[Array, Array]]) -> pd.DataFrame:

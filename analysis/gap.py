@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.naming import curve_of, is_baseline, variant_label
 from reprl.analysis.stats import (
     Estimate,
     estimate,
@@ -16,23 +15,9 @@ from reprl.analysis.stats import (
     retention_estimate,
 )
 from reprl.analysis.tidy import protocols
-from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
-
-NEEDED = ("run", "method", "train_seed", "variant", "episode_return")
-GAP_COLUMNS = (
-    "method",
-    "variant",
-    "n_seeds",
-    "score",
-    "clean",
-    "gap",
-    "gap_low",
-    "gap_high",
-    "retention",
-    "retention_low",
-    "retention_high",
-)
+from reprl.naming import curve_of, is_baseline, variant_label
+from reprl.schema import CLEAN, EPISODES, GAP
 
 
 def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -41,7 +26,7 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     A variant keeps its plain name at its usual severity and is `name@severity` at any other; one
     that is not known here has no usual severity.
     """
-    missing = [c for c in NEEDED if c not in episodes.columns]
+    missing = [c for c in EPISODES.needed if c not in episodes.columns]
     if missing:
         raise UserError(f"the episodes table lacks the columns {', '.join(missing)}.")
     _require_one_protocol(episodes)
@@ -143,7 +128,7 @@ def generalization_gap(episodes: pd.DataFrame) -> pd.DataFrame:
     for method, part in scores.groupby(level="method", sort=False):
         for variant in part.columns[part.notna().any()]:
             rows.append((method, variant, *_gap_row(part, variant, random)))
-    return pd.DataFrame(rows, columns=list(GAP_COLUMNS))
+    return pd.DataFrame(rows, columns=list(GAP))
 
 
 def _gap_row(part: pd.DataFrame, variant: str, random: pd.Series) -> tuple[float, ...]:

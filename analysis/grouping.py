@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reprl.analysis.naming import method_settings
+from reprl.config.overrides import flatten
 
 if TYPE_CHECKING:
     from reprl.analysis.load import Run
 
+# Settings that change where or how a run is executed, or which seed it had, but not the method.
+NOT_THE_METHOD = (
+    "seed",
+    "choices",
+    "mode",
+    "log",
+    "run_dir",
+    "threads",
+    "device",
+    "wandb",
+    "progress",
+    "experiment",
+    "sweep",
+    "parent",
+    "checkpoint",
+    "eval",
+    "hydra",
+    "env.workers",
+)
 FEW = 4  # settings that are all shown in a name
+
+
+def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The flattened settings that define the method, without seeds, folders and loggers."""
+    return {
+        key: value
+        for key, value in flatten(config).items()
+        if not any(key == skip or key.startswith(skip + ".") for skip in NOT_THE_METHOD)
+    }
 
 
 def distinguish(runs: list[Run], warnings: list[str]) -> None:

@@ -17,13 +17,14 @@ import yaml
 
 from reprl import guard
 from reprl.analysis.coverage import notes
-from reprl.analysis.curves import read_metrics
 from reprl.analysis.grouping import distinguish, of_one_game
-from reprl.analysis.naming import is_baseline, method_name, variant_label
-from reprl.analysis.tidy import REQUIRED, one_protocol, read_table, tidy_episodes
+from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.mask_states import is_open
+from reprl.naming import is_baseline, method_name, variant_label
+from reprl.schema import FILES, MEASURED
+from reprl.tables import read_numbers
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
 IMAGES = (".png", ".jpg", ".jpeg")
@@ -71,7 +72,7 @@ def collect(folders: Iterable[Path | str]) -> Results:
     roots = [Path(f) for f in folders]
     warnings: list[str] = []
     runs: list[Run] = []
-    tables: dict[str, list[pd.DataFrame]] = {kind: [] for kind in REQUIRED}
+    tables: dict[str, list[pd.DataFrame]] = {kind: [] for kind in MEASURED}
     seen: set[Path] = set()
     refused: list[str] = []
     for root in roots:
@@ -117,7 +118,7 @@ def _folders_with_results(root: Path) -> Iterator[Path]:
     for place, children, files in os.walk(root):
         folder = Path(place)
         is_run = "config.yaml" in files and ({"run.json", "metrics.csv"} & set(files))
-        if is_run or (folder / "evaluation" / "episodes.csv").is_file():
+        if is_run or (folder / FILES["episodes"]).is_file():
             yield folder
         children[:] = sorted(c for c in children if c not in SKIPPED and not c.startswith("."))
 
@@ -129,7 +130,7 @@ def _read_folder(
     tables: dict[str, list[pd.DataFrame]],
     warnings: list[str],
 ) -> None:
-    episodes = read_table(folder / "evaluation" / "episodes.csv", "episodes", warnings)
+    found = {kind: read_table(folder / FILES[kind], kind, warnings) for kind in MEASURED}
     run = None
     if (folder / "config.yaml").is_file():
         run = _read_run(folder, warnings)
@@ -138,20 +139,12 @@ def _read_folder(
             run.name = f"{folder.parent.name}/{folder.name}"
         while run.name in taken:
             run.name += "'"
-        if episodes is None:
+        if found["episodes"] is None:
             warnings.append(
                 f"{run.name}: not evaluated yet, so it has a learning curve but no scores "
                 f"(reprl evaluate {folder})."
             )
         runs.append(run)
-    found = {
-        "episodes": episodes,
-        "twin": read_table(folder / "evaluation" / "twin.csv", "twin", warnings),
-        "attention": read_table(folder / "attention" / "scores.csv", "attention", warnings),
-        "faithfulness": read_table(
-            folder / "attention" / "faithfulness.csv", "faithfulness", warnings
-        ),
-    }
     for kind, table in found.items():
         if table is not None:
             if run is not None:  # folders may have been renamed or copied since they were evaluated
@@ -174,7 +167,7 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
     run = Run(folder.resolve().name, folder, method, seed, config, record)
     if (folder / "metrics.csv").is_file():
         try:
-            run.metrics = read_metrics(folder / "metrics.csv")
+            run.metrics = read_numbers(folder / "metrics.csv")
         except (ValueError, OSError) as error:
             warnings.append(f"{run.name}: metrics.csv cannot be read ({_short(error)}).")
     attention = folder / "attention"

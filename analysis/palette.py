@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprl.analysis.naming import is_baseline
+from reprl.naming import is_baseline
 
 # Okabe and Ito's colour-blind-safe colours without yellow, which vanishes on white; the second
 # of each pair is the same hue lifted for dark backgrounds.

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from reprl.analysis.palette import Style
+from reprl.naming import file_name
 
 # Text stays text, and the same data gives the same bytes.
 SETTINGS: dict[Any, Any] = {
@@ -149,4 +150,4 @@ def _text(name: str) -> str:
 
 
 def _file(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60]
+    return file_name(name, other="_", keep="-_", longest=60)

@@ -22,22 +22,24 @@ from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
 from reprl.analysis.commands import commands
 from reprl.analysis.gallery import Picture, pictures
-from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
+from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
-from reprl.analysis.naming import is_baseline, is_plain
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
+from reprl.naming import is_baseline, is_plain
+from reprl.schema import CLEAN
 
 TITLE = "Does it generalize, and where does it look?"
 INTERVALS = (
     "95 %, over whole training runs (Student t on jackknife values below 20 runs, BCa bootstrap "
     "from 20 on); one run has none."
 )
+
 PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
 FEW = 6  # commands shown before the rest is folded away
 

@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.gap import CLEAN, prepare, random_scores, run_scores
-from reprl.analysis.naming import is_baseline
+from reprl.analysis.gap import prepare, random_scores, run_scores
 from reprl.analysis.stats import Array, estimate, mean, retention
 from reprl.analysis.tables import form
+from reprl.naming import is_baseline
+from reprl.schema import CLEAN
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned
 TOO_HARD = 0.1  # even the best agent reaches less than this share

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.coverage import different, main_variants, why_unknown, with_random
-from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
-from reprl.analysis.naming import is_baseline
+from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
 from reprl.analysis.pairwise import (
     beats_random,
     difference,
@@ -20,6 +19,8 @@ from reprl.analysis.pairwise import (
 )
 from reprl.analysis.stats import Array, Estimate, Statistic, estimate, iqm, mean, retention
 from reprl.analysis.tables import form
+from reprl.naming import is_baseline
+from reprl.schema import CLEAN
 
 ALL = "all variants"
 UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)

@@ -7,22 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.naming import is_baseline
-from reprl.tables import read_rows
+from reprl.errors import UserError
+from reprl.naming import is_baseline
+from reprl.schema import EPISODES, MEASURED, SAME_GAME
+from reprl.tables import Unreadable, read_text
 
-# Columns each file must have, and those of them that must be numbers.
-REQUIRED = {
-    "episodes": ["run", "method", "train_seed", "variant", "episode_return"],
-    "twin": ["run", "method", "train_seed", "variant", "step_in_game"],
-    "attention": ["run", "method", "train_seed", "variant", "object", "metric", "value"],
-    "faithfulness": ["run", "method", "train_seed", "variant", "test", "condition", "value"],
-}
-NUMBERS = {
-    "episodes": ["train_seed", "episode_return"],
-    "twin": ["train_seed", "step_in_game"],
-    "attention": ["train_seed", "value"],
-    "faithfulness": ["train_seed", "value"],
-}
 MEASURES = {
     "js": "policy change (JS divergence, nats)",
     "flip": "greedy action flipped (share of steps)",
@@ -30,22 +19,6 @@ MEASURES = {
     "feature_distance": "feature distance",
     "attention_shift": "attention shift",
 }
-OPTIONAL = {
-    "attention": ["low", "high", "chance", "static", "ceiling", "n_frames"],
-    "faithfulness": ["advantage", "advantage_low", "advantage_high"],
-    "twin": list(MEASURES),
-}
-SAME_GAME = [
-    "run",
-    "method",
-    "step",
-    "variant",
-    "severity",
-    "episode",
-    "eval_seed",
-    "deterministic",
-    "sticky",
-]
 TRUE = ("true", "1", "1.0")
 
 
@@ -54,23 +27,24 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
     if not path.is_file():
         return None
     try:
-        table, damaged = read_rows(path)
-    except (ValueError, OSError) as error:
-        warnings.append(f"{path}: cannot be read ({str(error).splitlines()[0][:120]}).")
+        table, damaged = read_text(path)
+    except (UserError, OSError) as error:
+        reason = error.reason if isinstance(error, Unreadable) else str(error).splitlines()[0][:120]
+        warnings.append(f"{path}: cannot be read ({reason}).")
         return None
     table = table.replace("", np.nan)
-    missing = [c for c in REQUIRED[kind] if c not in table.columns]
+    missing = [c for c in MEASURED[kind].needed if c not in table.columns]
     if missing:
         warnings.append(f"{path}: lacks the columns {', '.join(missing)}, so it was left out.")
         return None
-    for column in [*NUMBERS[kind], *OPTIONAL.get(kind, [])]:
+    for column in [*MEASURED[kind].numbers, *MEASURED[kind].measures]:
         if column not in table.columns:
             table[column] = np.nan
         table[column] = pd.to_numeric(table[column], errors="coerce")
     player = table["method"].astype(str).map(is_baseline)
     table.loc[player & table["train_seed"].isna(), "train_seed"] = -1  # nobody trained it
     complete = table[["run", "method", "variant"]].notna().all(axis=1)
-    finite = table[NUMBERS[kind]].map(np.isfinite).all(axis=1)
+    finite = table[list(MEASURED[kind].numbers)].map(np.isfinite).all(axis=1)
     bad = damaged + int((~complete | ~finite).sum())
     if bad:
         warnings.append(f"{path}: {bad} damaged rows or scores that are no number were left out.")
@@ -81,7 +55,7 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
 def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
     """Games from all files as one table: each game once, one protocol, numbers as numbers."""
     if episodes.empty:
-        return pd.DataFrame(columns=REQUIRED["episodes"])
+        return pd.DataFrame(columns=list(EPISODES.needed))
     for column in ("severity", "step", "episode", "eval_seed", "sticky", "length"):
         if column not in episodes.columns:
             episodes[column] = np.nan
@@ -91,7 +65,7 @@ def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
             episodes[column] = None
     episodes["deterministic"] = episodes["deterministic"].map(lambda v: str(v).lower() in TRUE)
     known = episodes["episode"].notna() | episodes["eval_seed"].notna()
-    repeated = episodes.duplicated(SAME_GAME) & known
+    repeated = episodes.duplicated(["run", *SAME_GAME]) & known
     episodes = episodes[~repeated].reset_index(drop=True)
     return one_protocol(episodes, warnings)
 

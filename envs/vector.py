@@ -17,7 +17,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.checks import SEEDS, number, require_actions, reward_mode, whole
+from reprl.envs.checks import require_actions, reward_mode
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import Settings, console
@@ -26,7 +26,8 @@ from reprl.envs.processes import Workers
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError
-from reprl.validation import STICKIEST
+from reprl.settings import ENV, GAME_SEED, SEED
+from reprl.validation import checker, whole
 
 MAGIC = b"reprl env snapshot 1\n"
 
@@ -54,19 +55,21 @@ def make_vec_env(
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
     """
     game_of(game)  # refuses one that is not there
-    n_envs = whole("n_envs", n_envs, 1, 4096)
-    workers = whole("workers", workers, 0, n_envs, "n_envs, so that each worker has an environment")
-    seed = whole("seed", seed, 0, 2**62)
+    check = checker(ENV)
+    n_envs = check("n_envs", n_envs)
+    most = min(n_envs, int(ENV["workers"].high))
+    workers = whole("workers", workers, 0, most, "n_envs, so that each worker has an environment")
+    seed = SEED.checked("seed", seed)
     settings = Settings(
         game=game,
         training=bool(training),
         reward=reward_mode(reward, training),
-        sticky=number("sticky", sticky, 0.0, STICKIEST),
-        stack=whole("stack", stack, 1, 64),
-        gap=whole("gap", gap, 1, 64),
-        size=whole("size", size, 8, 512),
-        noop_max=whole("noop_max", noop_max, 0, 1000),
-        max_frames=whole("max_frames", max_frames, 200, 10**9),
+        sticky=float(check("sticky", sticky)),
+        stack=check("stack", stack),
+        gap=check("gap", gap),
+        size=check("size", size),
+        noop_max=check("noop_max", noop_max),
+        max_frames=check("max_frames", max_frames),
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -114,7 +117,7 @@ class AtariVecEnv(VecEnv):
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Give every environment's stream of games a new seed from the next reset on."""
         drawn = int(np.random.randint(2**31)) if seed is None else seed
-        self._reseed = whole("seed", drawn, 0, 2**62)
+        self._reseed = SEED.checked("seed", drawn)
         self._seeds = [self._reseed] * self.num_envs
         return self._seeds
 
@@ -193,7 +196,7 @@ class AtariVecEnv(VecEnv):
         `variant` is for this game only; after it the environment plays its own again.
         """
         index = whole("index", index, 0, self.num_envs - 1)
-        seed = whole("seed", seed, 0, SEEDS)
+        seed = GAME_SEED.checked("seed", seed)
         found = None if variant is None else find(variant, None, self.settings.game)
         self._call("queue", [(index, seed, found)])
 

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprl.errors import UserError, unknown
+from reprl.validation import Number, choice, number
 
 KINDS = ("constant", "linear", "cosine")
 KEYS = ("kind", "start", "end", "warmup")
 
 
-def _number(name: str, key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UserError(f"{name}: {key} must be a finite number, got {value!r}.")
-    return float(value)
+Coefficient = float | dict[str, Any]  # a number, or a spec for `schedule`
+WARMUP = Number(0, 1, open_high=True)
 
 
 class Schedule:
@@ -38,18 +37,13 @@ class Schedule:
         warmup: float = 0.0,
         name: str = "schedule",
     ) -> None:
-        if kind not in KINDS:
-            raise unknown(f"{name} kind", kind, KINDS)
+        choice(f"{name}.kind", kind, KINDS)
         if kind == "constant" and end is not None:
             raise UserError(f"{name}: a constant schedule has no end, got end={end!r}.")
         self.kind = kind
-        self.start = _number(name, "start", start)
-        self.end = self.start if kind == "constant" else _number(name, "end", end or 0.0)
-        self.warmup = _number(name, "warmup", warmup)
-        if not 0.0 <= self.warmup < 1.0:
-            raise UserError(
-                f"{name}: warmup is a fraction of training in [0, 1), got {self.warmup}."
-            )
+        self.start = number(f"{name}.start", start)
+        self.end = self.start if kind == "constant" else number(f"{name}.end", end or 0.0)
+        self.warmup = float(WARMUP.checked(f"{name}.warmup", warmup))
 
     def __call__(self, progress_remaining: float) -> float:
         # The last rollout may end beyond the last step: a rate or clip range below 0 would undo.
@@ -84,10 +78,18 @@ def schedule(value: Any, *, name: str = "schedule") -> Schedule:
     if isinstance(value, Schedule):
         return value
     if not isinstance(value, Mapping):
-        return Schedule(start=_number(name, "value", value), name=name)
+        return Schedule(start=number(name, value), name=name)
     for key in value:
         if key not in KEYS:
             raise unknown(f"{name} key", str(key), KEYS)
     if "start" not in value:
         raise UserError(f"{name}: a schedule needs start, got {dict(value)!r}.")
     return Schedule(**{"kind": "linear" if "end" in value else "constant", **value}, name=name)
+
+
+def scaled(value: Coefficient, factor: float = 1.0) -> Coefficient:
+    """A number or a schedule's whole spec, times the factor it is nested in."""
+    if not isinstance(value, Mapping):
+        return factor * float(value)
+    spec = schedule(value).plain()
+    return spec | {end: factor * spec[end] for end in ("start", "end") if end in spec}

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from reprl import components
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.naming import part_name
+from reprl.settings import USE
 
 Auxiliary = components.Spec | Sequence[components.Spec] | None
-USES = ("rad", "views")
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,7 @@ def resolve(
     augmentation_spec = components.resolve("augmentation", augmentation)
     use = "rad"
     if augmentation_spec is not None:
-        use = str(augmentation_spec.pop("use", "rad"))
-        if use not in USES:
-            raise unknown("augmentation use", use, USES)
+        use = USE["use"].checked("augmentation.use", augmentation_spec.pop("use", "rad"))
         if use == "views" and not auxiliary_specs:
             raise UserError(
                 "augmentation use=views serves auxiliary losses, but auxiliary is none: "
@@ -66,9 +65,9 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         named: list[tuple[str, Any]] = [(auxiliary, auxiliary)]
     elif isinstance(auxiliary, Mapping):
         single = "_target_" in auxiliary
-        named = [(name_of(auxiliary), auxiliary)] if single else list(auxiliary.items())
+        named = [(part_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
     elif isinstance(auxiliary, Sequence):
-        named = [(name_of(spec), spec) for spec in auxiliary]
+        named = [(part_name(spec), spec) for spec in auxiliary]
     else:
         kind = type(auxiliary).__name__
         raise UserError(f"auxiliary must be a name, a mapping or a list, got {kind}.")
@@ -79,16 +78,6 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         if (resolved := components.resolve("auxiliary", spec)) is not None:
             found[name] = resolved
     return found
-
-
-def name_of(spec: components.Spec) -> str:
-    """A part's own word: its name, or its class in lower case."""
-    if isinstance(spec, str):
-        return spec
-    if not isinstance(spec, Mapping):
-        kind = type(spec).__name__
-        raise UserError(f"a part must be a name or a mapping with _target_, got {kind}.")
-    return str(spec.get("_target_", "none")).rpartition(".")[2].lower()
 
 
 def _require_plain(specs: Specs) -> None:

@@ -1,102 +1,205 @@
-"""The numbers a key accepts, by its name: one table for every part, the user's own included."""
+"""The only checker of numbers, words and flags: what a key allows, and the sentence that refuses.
+
+`reprl/settings.py` declares with these what our own settings allow; the configuration reads it
+before torch is imported, the constructors read it again. Values may be numpy's, what is returned
+is Python's own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Protocol
 
-from reprl.errors import UserError
+from reprl.errors import UserError, nearest
+
+
+class Setting(Protocol):
+    """What one key allows."""
+
+    def __str__(self) -> str:
+        """What is allowed, in words that follow "must be"."""
+
+    def checked(self, key: str, value: Any) -> Any:
+        """The value as it is used, or a UserError with key, value and what is allowed."""
 
 
 @dataclass(frozen=True)
-class Range:
-    """The numbers a key accepts, and within them those nobody wonders about."""
+class Number:
+    """Finite numbers within limits, and within them those nobody wonders about."""
 
-    low: float
+    low: float = -math.inf
     high: float = math.inf
     usual: tuple[float, float] = (-math.inf, math.inf)
-    open_low: bool = False
-    whole: bool = False
+    open_low: bool = False  # the limit itself is not allowed
+    open_high: bool = False
+    whole: bool = False  # also written as 1e5
+    optional: bool = False  # None is allowed
+    scheduled: bool = False  # a schedule's spec is allowed
+    word: str | None = None  # allowed instead of a number
+    meaning: str = ""  # of the limits, where they depend on another value
 
     def __str__(self) -> str:
-        above = f"above {self.low:g}" if self.open_low else f"at least {self.low:g}"
-        return above if self.high == math.inf else f"{above} and at most {self.high:g}"
+        kind = "a whole number" if self.whole else "a number"
+        if self.scheduled:
+            kind += " or a schedule"
+        if self.word is not None:
+            kind = f"{self.word} or {kind}"
+        limits = self.limits
+        if limits.startswith("at"):
+            limits = f"of {limits}"
+        if not limits:
+            kind = kind.replace("a number", "a finite number")
+        return " ".join(filter(None, (kind, limits, self.meaning and f"({self.meaning})")))
 
-    def contains(self, value: float) -> bool:
-        return (value > self.low if self.open_low else value >= self.low) and value <= self.high
+    @property
+    def limits(self) -> str:
+        """The limits in words, empty where there are none."""
+        low, high = _plain(self.low), _plain(self.high)
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            if not self.open_low and not self.open_high:
+                return f"from {low} to {high}"
+            upper = f"below {high}" if self.open_high else f"at most {high}"
+            return f"{f'above {low}' if self.open_low else f'at least {low}'} and {upper}"
+        if math.isfinite(self.low):
+            return f"above {low}" if self.open_low else f"at least {low}"
+        if math.isfinite(self.high):
+            return f"below {high}" if self.open_high else f"at most {high}"
+        return ""
 
+    def checked(self, key: str, value: Any) -> Any:
+        if (value is None and self.optional) or (isinstance(value, str) and value == self.word):
+            return value
+        if self.scheduled and isinstance(value, Mapping):
+            return self._checked_schedule(key, value)
+        if isinstance(value, bool) or not isinstance(value, Real) or not self.contains(value):
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
+        if self.whole:
+            return int(value)  # type: ignore[call-overload]
+        return value if isinstance(value, int | float) else float(value)
 
-COEFFICIENT = Range(0, 1e3, usual=(0, 10))
-FRACTION = Range(0, 1)
-WORDS = {"resolution": "native"}  # keys that take a word instead of a number
-STICKIEST = 0.99  # at 1 no action would ever reach the game
+    def contains(self, value: Any) -> bool:
+        """Whether a number is finite, whole where it must be, and within the limits."""
+        exact = isinstance(value, Integral)  # may be too large for a float
+        if not exact and (not math.isfinite(value) or (self.whole and value != int(value))):
+            return False
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return bool(above and below)
 
-# By the last part of a key, in algo, encoder, attention, auxiliary and augmentation alike.
-LEAVES: dict[str, Range] = {
-    "learning_rate": Range(0, 1, usual=(1e-6, 1e-2), open_low=True),
-    "weight_decay": Range(0, 1, usual=(0, 0.1)),
-    "gamma": Range(0, 1, usual=(0.9, 0.9999)),
-    "gae_lambda": Range(0, 1, usual=(0.8, 1)),
-    "clip_range": Range(0, 1, usual=(0.02, 0.5), open_low=True),
-    "clip_range_vf": Range(0, 1e6, open_low=True),
-    "target_kl": Range(0, 10, usual=(0.001, 0.5), open_low=True),
-    "ent_coef": Range(0, 10, usual=(0, 0.1)),
-    "vf_coef": Range(0, 100, usual=(0, 2)),
-    "max_grad_norm": Range(0, 1e6, usual=(0.05, 40), open_low=True),
-    "rms_prop_eps": Range(0, 1, open_low=True),
-    "instrument_every": Range(0, 1_000_000_000, whole=True),
-    # from 1 on the contrastive loss did not converge, from 1e-4 on training crawled
-    "repr_coef": Range(0, 1e3, usual=(0, 0.5)),
-    "regularize_coef": Range(0, 1e3, usual=(0, 5e-5)),
-    "n_steps": Range(1, 1_000_000, usual=(2, 4096), whole=True),
-    "n_epochs": Range(1, 1000, usual=(1, 20), whole=True),
-    "batch_size": Range(2, 10_000_000, usual=(32, 32_768), whole=True),
-    "features_dim": Range(1, 65_536, whole=True),
-    "tau": Range(0, 1, open_low=True),
-    "temperature": Range(0, 100, open_low=True),
-    "dropout": Range(0, 1, usual=(0, 0.7)),
-    "floor": FRACTION,
-    "p": FRACTION,
-    "probability": FRACTION,
-    "weight": COEFFICIENT,
-    "begin": Range(0),
-}
+    def _checked_schedule(self, key: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        from reprl.schedules import schedule  # checks its own numbers with this module
 
-
-def number_of(key: str, value: Any, *, whole: bool = False) -> Any:
-    """The value as a finite number, or the error that says what it is instead."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UserError(f"{key}={value} is not a number.")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{key}={value} must be a finite number.")
-    if whole and value != int(value):
-        raise UserError(f"{key}={value} must be a whole number.")
-    return int(value) if whole else value
-
-
-def checked(key: str, value: Any) -> Any:
-    """A part's value: numbers are finite and in the range their name implies, counts are whole."""
-    if isinstance(value, Mapping) and value:
-        return {name: checked(f"{key}.{name}", inner) for name, inner in value.items()}
-    if isinstance(value, float):
-        number_of(key, value)
-    allowed = range_of(key)[1]
-    if allowed is None or value is None:
-        return value
-    number = number_of(key, value, whole=allowed.whole)
-    if not allowed.contains(number):
-        raise UserError(f"{key}={value} must be {allowed}.")
-    return number
+        schedule(spec, name=key)
+        number = replace(self, scheduled=False)
+        number.checked(f"{key}.start", spec["start"])
+        if spec.get("end") is not None:  # may fall to the limit that no value may begin at
+            replace(number, open_low=False).checked(f"{key}.end", spec["end"])
+        return dict(spec)
 
 
-def range_of(key: str) -> tuple[str, Range | None]:
-    path = key.split(".")
-    # a schedule {start, end} has the range of the key it belongs to
-    name = path[-2] if path[-1] in ("start", "end") and len(path) > 2 else path[-1]
-    if path[-1] == "end" and name in LEAVES:
-        return name, Range(0, LEAVES[name].high)
-    if path[-1] == "warmup":
-        return name, FRACTION
-    return name, LEAVES.get(name, COEFFICIENT if name.endswith("coef") else None)
+@dataclass(frozen=True)
+class Choice:
+    """One of several words."""
+
+    words: tuple[str, ...]
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def checked(self, key: str, value: Any) -> Any:
+        return value if value is None and self.optional else choice(key, value, self.words)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range [from, to] within a number's limits, both ends included; one number is both ends."""
+
+    ends: Number
+
+    def __str__(self) -> str:
+        kind = "whole numbers" if self.ends.whole else "numbers"
+        return f"a range [from, to] of {kind} {self.ends.limits}"
+
+    def checked(self, key: str, value: Any) -> tuple[Any, Any]:
+        pair = [value, value] if isinstance(value, Real) else value
+        try:
+            first, last = (self.ends.checked(key, end) for end in pair)
+        except (TypeError, ValueError):
+            first, last = 1, 0
+        if first > last:
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
+        return first, last
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A list of numbers within limits, such as the widths of layers."""
+
+    each: Number
+    example: str
+
+    def __str__(self) -> str:
+        kind = "whole numbers" if self.each.whole else "numbers"
+        return f"a list of {kind} of {self.each.limits}, such as {self.example}"
+
+    def checked(self, key: str, value: Any) -> list[Any]:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
+        return [self.each.checked(key, each) for each in value]
+
+
+Settings = Mapping[str, Setting]
+
+
+def checker(settings: Settings, owner: object = "") -> Callable[[str, Any], Any]:
+    """How a constructor checks its arguments: `check("tau", tau)`, blamed on the owner's class."""
+    name = owner if isinstance(owner, str) else type(owner).__name__
+    prefix = f"{name}: " if name else ""
+
+    def check(key: str, value: Any) -> Any:
+        return settings[key].checked(prefix + key, value)
+
+    return check
+
+
+def number(key: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite number between two limits, both allowed."""
+    return float(Number(low, high).checked(key, value))
+
+
+def whole(
+    key: str, value: Any, low: float = -math.inf, high: float = math.inf, meaning: str = ""
+) -> int:
+    """A whole number between two limits, both allowed."""
+    return int(Number(low, high, whole=True, meaning=meaning).checked(key, value))
+
+
+def flag(key: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise UserError(f"{key}={_shown(value)} must be true or false.")
+    return value
+
+
+def choice(key: str, value: Any, allowed: Iterable[str]) -> str:
+    """One of the allowed words."""
+    words = list(allowed)
+    if not isinstance(value, str) or value not in words:
+        shown = _shown(value)
+        raise UserError(
+            f"{key}={shown} is unknown: choose from {', '.join(words)}.{nearest(shown, words)}"
+        )
+    return value
+
+
+def _plain(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
+
+
+def _shown(value: Any) -> str:
+    lines = str(value).splitlines()  # an array's repr has several
+    return lines[0] if len(lines) == 1 else repr(value).replace("\n", " ")

@@ -8,8 +8,8 @@ view and player studied again is replaced.
 
 from __future__ import annotations
 
-import io
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +33,14 @@ from reprl.analysis.attention.record import Player, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
-from reprl.envs.defaults import CLEAN
+from reprl.disk import write_atomically
 from reprl.envs.protocol import VariantSpec
-from reprl.runs.folder import write_atomically
-from reprl.tables import read_rows
+from reprl.naming import file_name
+from reprl.schema import CLEAN, FAITHFULNESS, SCORES, Table
+from reprl.tables import Unreadable, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24
-SAME = ("step", "variant", "view", "player")  # rows alike in these are one measurement
 SMALLEST_CONTRAST = 0.1  # between a mask's brightest and darkest cell
 
 
@@ -171,14 +171,14 @@ def write(
     """Put a study into the run folder; `identity` has the columns that name the agent."""
     place = folder / "attention"
     place.mkdir(exist_ok=True)
-    name = file_name(found.variant)
+    name = study_name(found.variant)
     columns = {k: identity[k] for k in ("run", "method", "train_seed", "step")}
     columns |= {"variant": found.variant, "view": found.recording.view.name}
     columns |= {"player": found.recording.player}
     if found.scores is not None:
-        _merge(place / "scores.csv", found.scores, columns)
+        _merge(place / "scores.csv", found.scores, columns, SCORES)
     if found.faithfulness is not None:
-        _merge(place / "faithfulness.csv", found.faithfulness, columns)
+        _merge(place / "faithfulness.csv", found.faithfulness, columns, FAITHFULNESS)
     if not pictures:
         return
     _label(place / "labels.json", name, found, int(columns["step"]))
@@ -192,32 +192,21 @@ def write(
     write_video(found.recording, place / f"{name}.mp4")
 
 
-def file_name(variant: str) -> str:
-    """A variant's name as a file name; names of a user's own module hold a colon."""
-    return "".join(c if c.isalnum() or c in "-_+.@" else "_" for c in variant)
+def study_name(variant: str) -> str:
+    """What a variant's files are called; names of a user's own module hold a colon."""
+    return file_name(variant, other="_")
 
 
-def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
+def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: Table) -> None:
     """Add rows to a table, in place of earlier ones that were measured in the same way."""
-    table = rows.copy()
+    named = rows.copy()
     for position, (key, value) in enumerate(columns.items()):
-        table.insert(position, key, value)
-    old = _old_rows(path)
-    if set(SAME) - {"player"} <= set(old.columns):
-        if "player" not in old:  # written before players were told apart
-            old.insert(list(old.columns).index("view") + 1, "player", "agent")
-        same = (old[list(SAME)] == [columns[key] for key in SAME]).all(axis=1)
-        table = pd.concat([old[~same], table], ignore_index=True) if not same.all() else table
-    write_atomically(path, table.to_csv(index=False))
-
-
-def _old_rows(path: Path) -> pd.DataFrame:
-    """What an earlier study left, or nothing where that cannot be read."""
+        named.insert(position, key, value)
     try:
-        whole = read_rows(path)[0].to_csv(index=False)
-    except (OSError, ValueError):
-        return pd.DataFrame()
-    return pd.read_csv(io.StringIO(whole))
+        merge(path, named, table)
+    except Unreadable:  # nothing of it can be read: kept aside, and the study is not lost
+        os.replace(path, path.with_name(f"{path.name}.damaged"))
+        merge(path, named, table)
 
 
 def _label(path: Path, name: str, found: Study, step: int) -> None:

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 from reprl.analysis.palette import COLOURS, GRAY
 from reprl.envs.objects import BACKGROUND
+from reprl.schema import SCORES
+from reprl.tables import read
 
 
 def trend(scores: pd.DataFrame, variant: str) -> pd.DataFrame:
@@ -28,7 +30,7 @@ def write_trend(table: Path, variant: str, path: Path, classes: Sequence[str] = 
 
     `classes` are the game's; each keeps its colour whether or not the others were seen.
     """
-    found = trend(pd.read_csv(table), variant)
+    found = trend(read(table, SCORES)[0], variant)
     views = {
         view if player == "agent" else f"{view}, {player} plays": part
         for (view, player), part in found.groupby(["view", "player"], sort=False)

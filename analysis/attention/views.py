@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from reprl.analysis.attention.network import Network
 from reprl.encoders.base import Encoder
-from reprl.errors import UserError, unknown
-
-METHODS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
+from reprl.errors import UserError
+from reprl.schema import ATTRIBUTIONS
+from reprl.validation import choice
 
 
 class View:
@@ -57,7 +57,7 @@ class MaskView(View):
         super().__init__(network)
         encoder = network.extractor
         if not isinstance(encoder, Encoder) or (dry := encoder.dry_output().attention) is None:
-            others = ", ".join(m for m in METHODS if m != "mask")
+            others = ", ".join(m for m in ATTRIBUTIONS if m != "mask")
             raise UserError(f"this agent has no attention mask: use method= one of {others}.")
         self.encoder = encoder
         self.grid = (dry.shape[2], dry.shape[3])
@@ -96,16 +96,9 @@ def make_view(network: Network, method: str | None = None) -> View:
 
     if method is None:
         method = "mask" if has_mask(network) else "gradient"
-    found: dict[str, type[View]] = {
-        "mask": MaskView,
-        "gradient": Gradient,
-        "integrated": Integrated,
-        "perturbation": Perturbation,
-        "gradcam": GradCam,
-    }
-    if method not in found:
-        raise unknown("value of method", method, METHODS)
-    return found[method](network)
+    kinds: list[type[View]] = [MaskView, Gradient, Integrated, Perturbation, GradCam]
+    found = dict(zip(ATTRIBUTIONS, kinds, strict=True))
+    return found[choice("method", method, ATTRIBUTIONS)](network)
 
 
 def look(view: View, observations: np.ndarray, batch: int = 64) -> Tensor:

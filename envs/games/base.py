@@ -15,6 +15,8 @@ import numpy as np
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
 from reprl.rng import numpy_stream
+from reprl.settings import SKILL
+from reprl.validation import choice
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,10 @@ class Scripted:
     def __init__(
         self, skill: float = 1.0, blind_to: Collection[str] = (), *, seed: int = 0
     ) -> None:
-        if isinstance(skill, bool) or not isinstance(skill, int | float) or not 0 <= skill <= 1:
-            raise UserError(f"skill={skill!r} must be a number from 0 to 1.")
         names = (blind_to,) if isinstance(blind_to, str) else tuple(blind_to)
         for name in names:
-            if name not in self.blindness:
-                raise unknown("blind_to", name, self.blindness)
-        self.skill = float(skill)
+            choice("blind_to", name, self.blindness)
+        self.skill = float(SKILL.checked("skill", skill))
         self.blind_to = frozenset(names)
         self.seed = seed
         self._memories: dict[int, Any] = {}

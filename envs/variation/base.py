@@ -16,6 +16,7 @@ import numpy as np
 from reprl import trust
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
+from reprl.settings import SEVERITY
 from reprl.user_code import described, imported
 
 _STRENGTH = re.compile(r"@[\d.e-]+(?=\+|$)")  # in the name of a composition
@@ -158,9 +159,7 @@ class Variant:
 
 def checked_severity(value: Any) -> float:
     """A severity as a float, or the error that says what it must be."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise UserError(f"severity={value!r} must be a number from 0 to 1.")
-    return float(value)
+    return float(SEVERITY.checked("severity", value))
 
 
 def generator(state: Mapping[str, Any]) -> np.random.Generator:

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
-from reprl.envs.checks import whole
 from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Effect, checked_severity
 from reprl.errors import UserError
+from reprl.validation import flag, number, whole
 
 GRID = 80
 TOP = 34  # raw row of grid row 0
@@ -75,20 +75,6 @@ def checked_colour(value: Any) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def checked_range(name: str, value: Any, low: float, high: float) -> Any:
-    """A number between two limits, or the error that names them."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise UserError(f"{name}={value!r} must be a number from {low} to {high}.")
-    return value
-
-
-def checked_flag(name: str, value: Any) -> bool:
-    """True or False, or the error that says so."""
-    if not isinstance(value, bool):
-        raise UserError(f"{name}={value!r} must be true or false.")
-    return value
-
-
 def checked_cells(name: str, value: Any) -> list[int]:
     """Rows or columns of the grid, or the error that says what they must be."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
@@ -129,9 +115,9 @@ class Drawing(Effect):
         if luminance is not None:
             paint = matched(paint, whole("luminance", luminance, 0, 255))
         self.colour = np.array(paint, dtype=np.uint8)
-        self.opacity = checked_range("opacity", opacity, 0, 1) * min(1.0, 2 * severity)
+        self.opacity = number("opacity", opacity, 0, 1) * min(1.0, 2 * severity)
         self.growth = max(0.0, 2 * severity - 1)  # 0 ... 1 above the default severity
-        self.under = self.over_background = checked_flag("under", under)
+        self.under = self.over_background = flag("under", under)
         self._sheet = np.tile(self.colour, (2 * GRID, 2 * GRID, 1))  # filled once: slow to fill
         self._spot = Spot.of(np.zeros((GRID, GRID), dtype=bool))
         self._shown = self._spot.pixels

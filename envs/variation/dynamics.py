@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from reprl.envs.checks import whole
 from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
-from reprl.errors import unknown
+from reprl.validation import choice, whole
 
 _X, _Y, _DOWN, _LEFT = 99, 101, 103, 105
 _LIMITS = {_X: (57, 199), _Y: (23, 179)}  # bytes of the free field: between walls, above paddle
@@ -49,8 +48,7 @@ class Push(Effect):
         period: int = 10,
         severity: float = 0.5,
     ) -> None:
-        if direction not in DIRECTIONS:
-            raise unknown("direction of a push", direction, DIRECTIONS)
+        choice("direction", direction, DIRECTIONS)
         self.index, sign = DIRECTIONS[direction]
         self.amount = sign * round(4 * 256 * checked_severity(severity))
         self.period = whole("period", period, 1, 10**9)

@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprl.envs.checks import SEEDS, whole
 from reprl.envs.variation.drawing import (
     GRID,
     Drawing,
     Spot,
     checked_cells,
     checked_corners,
-    checked_flag,
 )
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.settings import GAME_SEED
+from reprl.validation import choice, flag, whole
 
 PUBLISHED_ROWS = (32, 40, 48, 56, 64, 72)
 FREE = (32, 76, 4, 76)  # top, bottom, left, right: cells below the bricks and above the paddle
@@ -35,7 +35,7 @@ class _Placed(Drawing):
         self.position_seed = position_seed
         self.layout = 0
         if position_seed is not None:
-            self.layout = whole("position_seed", position_seed, 0, SEEDS)
+            self.layout = GAME_SEED.checked("position_seed", position_seed)
         self.place(Spot.of(self.cells()))
 
     def cells(self) -> np.ndarray:
@@ -73,9 +73,8 @@ class Lines(_Placed):
         position_seed: int | None = None,
         **options: Any,
     ) -> None:
-        if direction not in DIRECTIONS:
-            raise unknown("direction of lines", direction, DIRECTIONS)
-        if checked_flag("published", published) and direction == "vertical":
+        choice("direction", direction, DIRECTIONS)
+        if flag("published", published) and direction == "vertical":
             raise UserError("direction='vertical' was not published: only horizontal and diagonal.")
         self.direction = direction
         self.count = whole("count", count, 0, 40)

@@ -42,12 +42,13 @@ from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.encoders.base import Encoder
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
+from reprl.settings import CLASSES, MODES
 from reprl.specs import Auxiliary, Specs, resolve
+from reprl.validation import checker, choice
 
-MODES = ("plain", "fast")
 OPTIMIZERS = {
     "adam": torch.optim.Adam,
     "rmsprop": torch.optim.RMSprop,
@@ -93,12 +94,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     ) -> None:
         if type(self).__init__ is OnPolicy.__init__:
             self.called_with = None  # all its arguments are SB3's and our settings
-        if mode not in MODES:
-            raise unknown("mode", str(mode), MODES)
-        if optimizer is not None and optimizer not in OPTIMIZERS:
-            raise unknown("optimizer", str(optimizer), OPTIMIZERS)
-        if not weight_decay >= 0.0:
-            raise UserError(f"weight_decay must be a number of at least 0, got {weight_decay!r}.")
+        choice("mode", mode, MODES)
+        check = checker(CLASSES[self.stock.__name__])
+        check("optimizer", optimizer)
+        check("weight_decay", weight_decay)
+        check("instrument_every", instrument_every)
         self.specs: Specs = resolve(
             encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
         )
@@ -114,6 +114,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
+        for name in CLASSES[self.stock.__name__]:
+            if name in given and not callable(given[name]):  # SB3 takes functions of the progress
+                given[name] = check(name, given[name])
         for name in SCHEDULED:
             if is_spec(given.get(name)):
                 given[name] = schedule(given[name], name=name)

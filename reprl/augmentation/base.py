@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from reprl.errors import UserError
+from reprl.settings import PROBABILITY
+from reprl.validation import checker
 
 
 @dataclass
@@ -41,7 +43,7 @@ class PictureChange(Augmentation):
 
     def __init__(self, *, probability: float = 1.0) -> None:
         super().__init__()
-        self.probability = number(self, "probability", probability, low=0, high=1)
+        self.probability = checker(PROBABILITY, self)("probability", probability)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         """Change every sample of (N, stack, H, W) uint8."""
@@ -74,7 +76,7 @@ def uniform(generator: torch.Generator, *shape: int, low: float = 0, high: float
     return low + (high - low) * torch.rand(shape, generator=generator, device=generator.device)
 
 
-def whole(generator: torch.Generator, shape: tuple[int, ...], low: int, high: int) -> Tensor:
+def integers(generator: torch.Generator, shape: tuple[int, ...], low: int, high: int) -> Tensor:
     """Whole numbers from low to high, both included."""
     return torch.randint(low, high + 1, shape, generator=generator, device=generator.device)
 
@@ -82,46 +84,6 @@ def whole(generator: torch.Generator, shape: tuple[int, ...], low: int, high: in
 def to_uint8(pictures: Tensor) -> Tensor:
     """Round float gray levels, which are overwritten, to the nearest of 0 ... 255."""
     return pictures.round_().clamp_(0, 255).to(torch.uint8)
-
-
-def number(part: nn.Module, key: str, value: float, *, low: float, high: float) -> float:
-    """A number within [low, high], or a refusal by name."""
-    if not _real(value) or not low <= value <= high:
-        raise UserError(
-            f"augmentation {type(part).__name__}: {key}={value} must be a number from {low:g} "
-            f"to {high:g}."
-        )
-    return value
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def span(
-    part: nn.Module, key: str, value: object, *, low: float, high: float
-) -> tuple[float, float]:
-    """A range [from, to] within [low, high], or a refusal by name."""
-    if _real(value):
-        value = [value, value]
-    try:
-        first, last = value  # type: ignore[misc]
-    except (TypeError, ValueError):
-        first, last = 1, 0
-    if not (_real(first) and _real(last) and low <= first <= last <= high):
-        raise UserError(
-            f"augmentation {type(part).__name__}: {key}={value} must be a range [from, to] within "
-            f"{low:g} to {high:g}."
-        )
-    return first, last
-
-
-def whole_span(part: nn.Module, key: str, value: object, *, low: int, high: int) -> tuple[int, int]:
-    """A range of whole numbers, both ends included."""
-    first, last = span(part, key, value, low=low, high=high)
-    if first != int(first) or last != int(last):
-        raise UserError(f"augmentation {type(part).__name__}: {key}={value} must be whole numbers.")
-    return int(first), int(last)
 
 
 def fits(part: nn.Module, key: str, value: int, observations: Tensor, limit: int) -> None:

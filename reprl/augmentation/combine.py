@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from reprl.augmentation.base import Augmentation, View, stateless, whole
+from reprl.augmentation.base import Augmentation, View, integers, stateless
 from reprl.components import Spec, build, resolve
 from reprl.errors import UserError
 
@@ -55,7 +55,7 @@ class Choice(Augmentation):
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         batch = len(observations)
-        chosen = whole(generator, (batch,), 0, len(self.options) - 1)
+        chosen = integers(generator, (batch,), 0, len(self.options) - 1)
         changed = torch.empty_like(observations)
         mirrored = torch.zeros(batch, dtype=torch.bool, device=observations.device)
         any_mirrors = False

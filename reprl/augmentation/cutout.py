@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from reprl.augmentation.base import PictureChange, fits, uniform, whole, whole_span
-from reprl.errors import unknown
-
-FILLS = ("black", "gray")
+from reprl.augmentation.base import PictureChange, fits, integers, uniform
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Cutout(PictureChange):
@@ -25,21 +24,20 @@ class Cutout(PictureChange):
         probability: float = 1.0,
     ) -> None:
         super().__init__(probability=probability)
-        if fill not in FILLS:
-            raise unknown("fill of augmentation Cutout", fill, FILLS)
-        self.boxes = whole_span(self, "boxes", boxes, low=0, high=1000)
-        self.sides = whole_span(self, "sides", sides, low=1, high=10_000)
-        self.fill = fill
+        check = checker(CLASSES["Cutout"], self)
+        self.boxes = check("boxes", boxes)
+        self.sides = check("sides", sides)
+        self.fill = check("fill", fill)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         batch, _, height, width = observations.shape
         fits(self, "sides", self.sides[1], observations, min(height, width))
         most = self.boxes[1]
-        count = whole(generator, (batch,), *self.boxes)
-        side = whole(generator, (batch, most, 2), *self.sides)  # height, width
+        count = integers(generator, (batch,), *self.boxes)
+        side = integers(generator, (batch, most, 2), *self.sides)  # height, width
         room = torch.tensor([height, width], device=side.device) - side
         place = uniform(generator, batch, most, 2) * (room + 1)
-        level = whole(generator, (batch, most), 0, 255 if self.fill == "gray" else 0)
+        level = integers(generator, (batch, most), 0, 255 if self.fill == "gray" else 0)
         first = torch.minimum(place.long(), room)  # uniform draws may round up to 1
         draws = zip(
             count.tolist(), first.tolist(), (first + side).tolist(), level.tolist(), strict=True

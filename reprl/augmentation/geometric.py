@@ -12,16 +12,12 @@ from reprl.augmentation.base import (
     PictureChange,
     View,
     fits,
-    number,
-    span,
+    integers,
     to_uint8,
     uniform,
-    whole,
-    whole_span,
 )
-from reprl.errors import unknown
-
-FILLS = ("edge", "black")
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Shift(PictureChange):
@@ -29,10 +25,9 @@ class Shift(PictureChange):
 
     def __init__(self, *, pixels: int = 4, fill: str = "edge", probability: float = 1.0) -> None:
         super().__init__(probability=probability)
-        if fill not in FILLS:
-            raise unknown("fill of augmentation Shift", fill, FILLS)
-        self.pixels = whole_span(self, "pixels", pixels, low=1, high=10_000)[1]
-        self.fill = fill
+        check = checker(CLASSES["Shift"], self)
+        self.pixels = check("pixels", pixels)
+        self.fill = check("fill", fill)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         height, width = observations.shape[-2:]
@@ -40,7 +35,7 @@ class Shift(PictureChange):
         padded = self._pad(observations)
         # every possible crop as a view; picking one a sample copies whole rows
         crops = padded.unfold(2, height, 1).unfold(3, width, 1)  # (B, stack, 2p+1, 2p+1, H, W)
-        offsets = whole(generator, (2, len(observations)), 0, 2 * self.pixels)
+        offsets = integers(generator, (2, len(observations)), 0, 2 * self.pixels)
         down, right = offsets.to(observations.device)
         return crops[torch.arange(len(observations), device=down.device), :, down, right]
 
@@ -63,8 +58,7 @@ class CropResize(PictureChange):
 
     def __init__(self, *, scale: Sequence[float] = (0.8, 1.0), probability: float = 1.0) -> None:
         super().__init__(probability=probability)
-        # below a tenth nothing of the game is left; above 1 there is nothing to cut
-        self.scale = span(self, "scale", scale, low=0.1, high=1)
+        self.scale = checker(CLASSES["CropResize"], self)("scale", scale)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         from kornia.geometry.transform import crop_and_resize  # slow to import
@@ -87,7 +81,7 @@ class Flip(Augmentation):
 
     def __init__(self, *, probability: float = 0.5) -> None:
         super().__init__()
-        self.probability = number(self, "probability", probability, low=0, high=1)
+        self.probability = checker(CLASSES["Flip"], self)("probability", probability)
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         draws = uniform(generator, len(observations))

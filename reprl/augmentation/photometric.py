@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from reprl.augmentation.base import PictureChange, fits, number, span, to_uint8, uniform
+from reprl.augmentation.base import PictureChange, fits, to_uint8, uniform
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Intensity(PictureChange):
@@ -16,7 +18,7 @@ class Intensity(PictureChange):
 
     def __init__(self, *, strength: float = 0.1, probability: float = 1.0) -> None:
         super().__init__(probability=probability)
-        self.strength = number(self, "strength", strength, low=0, high=0.5)
+        self.strength = checker(CLASSES["Intensity"], self)("strength", strength)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         draws = torch.randn(len(observations), generator=generator, device=generator.device)
@@ -31,7 +33,7 @@ class Noise(PictureChange):
 
     def __init__(self, *, deviation: float = 8.0, probability: float = 1.0) -> None:
         super().__init__(probability=probability)
-        self.deviation = number(self, "deviation", deviation, low=0, high=255)
+        self.deviation = checker(CLASSES["Noise"], self)("deviation", deviation)
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         batch, _, height, width = observations.shape
@@ -47,7 +49,7 @@ class Blur(PictureChange):
 
     def __init__(self, *, sigma: Sequence[float] = (0.1, 1.5), probability: float = 1.0) -> None:
         super().__init__(probability=probability)
-        self.sigma = span(self, "sigma", sigma, low=0.01, high=100)
+        self.sigma = checker(CLASSES["Blur"], self)("sigma", sigma)
         self.kernel = 2 * math.ceil(3 * self.sigma[1]) + 1
 
     def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:

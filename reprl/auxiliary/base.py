@@ -18,8 +18,10 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation
-from reprl.auxiliary.checks import Coefficient, coefficient, whole
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
+from reprl.schedules import Coefficient, scaled
+from reprl.settings import LOSS
+from reprl.validation import checker
 
 Neighbours = Callable[[int], tuple[Tensor, Tensor]]
 
@@ -112,8 +114,9 @@ class AuxiliaryLoss(nn.Module):
 
     def declare(self, term: str, *, coef: Coefficient, begin: int = 0) -> None:
         """Announce a term of `forward` with its coefficient (or its schedule) and start step."""
-        self.weights[term] = coefficient(term, "coef", coef)
-        self.begin[term] = whole(term, "begin", begin, low=0)
+        check = checker(LOSS, self)
+        self.weights[term] = scaled(check("coef", coef))
+        self.begin[term] = check("begin", begin)
 
     def setup(self, context: Context) -> None:
         """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""

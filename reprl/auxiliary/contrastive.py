@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, number, one_of, whole
 from reprl.auxiliary.modules import Momentum
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
-
-ANCHORS = ("view", "batch")
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 def info_nce(queries: Tensor, keys: Tensor) -> Tensor:
@@ -50,9 +50,10 @@ class Contrastive(AuxiliaryLoss):
     ) -> None:
         super().__init__()
         self.declare("contrastive", coef=coef, begin=begin)
-        self.feature = whole("contrastive", "feature", feature, low=1)
-        self.tau = number("contrastive", "tau", tau, low=0.0, high=1.0)
-        self.anchor = one_of("contrastive", "anchor", anchor, ANCHORS)
+        check = checker(CLASSES["Contrastive"], self)
+        self.feature = check("feature", feature)
+        self.tau = float(check("tau", tau))
+        self.anchor = check("anchor", anchor)
         self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:

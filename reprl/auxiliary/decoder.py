@@ -10,11 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, one_of, whole
 from reprl.auxiliary.modules import ImageTrunk, PixelHead, mlp
 from reprl.auxiliary.sparsity import require_attention
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 # target -> what it reads of a minibatch besides the pictures
 TARGETS: dict[str, frozenset[str]] = {
@@ -23,7 +25,6 @@ TARGETS: dict[str, frozenset[str]] = {
     "features": frozenset(),
     "pixels": frozenset(),
 }
-VIEWS = ("map", "image")
 
 
 class Decoder(AuxiliaryLoss):
@@ -46,11 +47,12 @@ class Decoder(AuxiliaryLoss):
     ) -> None:
         super().__init__()
         self.declare("decoder", coef=coef, begin=begin)
-        self.target = one_of("decoder", "target", target, tuple(TARGETS))
+        check = checker(CLASSES["Decoder"], self)
+        self.target = check("target", target)
         self.needs = TARGETS[self.target]
-        self.view = one_of("decoder", "view", view, VIEWS)
-        self.hidden = whole("decoder", "hidden", hidden, low=1)
-        self.shrink = whole("decoder", "shrink", shrink, low=1)
+        self.view = check("view", view)
+        self.hidden = check("hidden", hidden)
+        self.shrink = check("shrink", shrink)
         if self.target == "features" and self.view == "map":
             raise UserError(
                 "auxiliary loss 'decoder': target=features needs view=image, because the features "

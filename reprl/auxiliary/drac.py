@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
 from reprl.policy import heads
+from reprl.schedules import Coefficient
 
 
 class DrAC(AuxiliaryLoss):

@@ -7,9 +7,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, whole
 from reprl.auxiliary.modules import mlp
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class ValuePrediction(AuxiliaryLoss):
@@ -20,7 +22,7 @@ class ValuePrediction(AuxiliaryLoss):
     def __init__(self, *, coef: Coefficient = 0.05, hidden: int = 128, begin: int = 0) -> None:
         super().__init__()
         self.declare("value_prediction", coef=coef, begin=begin)
-        self.hidden = whole("value_prediction", "hidden", hidden, low=1)
+        self.hidden = checker(CLASSES["ValuePrediction"], self)("hidden", hidden)
 
     def setup(self, context: Context) -> None:
         self.head = mlp(context.encoder.features_dim, self.hidden, 1)
@@ -42,7 +44,7 @@ class RewardPrediction(AuxiliaryLoss):
     def __init__(self, *, coef: Coefficient = 0.05, hidden: int = 128, begin: int = 0) -> None:
         super().__init__()
         self.declare("reward_prediction", coef=coef, begin=begin)
-        self.hidden = whole("reward_prediction", "hidden", hidden, low=1)
+        self.hidden = checker(CLASSES["RewardPrediction"], self)("hidden", hidden)
 
     def setup(self, context: Context) -> None:
         self.actions = int(context.action_space.n)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, whole
 from reprl.auxiliary.modules import PixelHead
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Reconstruction(AuxiliaryLoss):
@@ -19,7 +21,7 @@ class Reconstruction(AuxiliaryLoss):
     def __init__(self, *, coef: Coefficient = 0.05, shrink: int = 2, begin: int = 0) -> None:
         super().__init__()
         self.declare("reconstruction", coef=coef, begin=begin)
-        self.shrink = whole("reconstruction", "shrink", shrink, low=1)
+        self.shrink = checker(CLASSES["Reconstruction"], self)("shrink", shrink)
 
     def setup(self, context: Context) -> None:
         frames, height, width = context.observation_space.shape

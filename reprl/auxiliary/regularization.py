@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch
-from reprl.auxiliary.checks import Coefficient
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
 
 
 class Regularization(AuxiliaryLoss):

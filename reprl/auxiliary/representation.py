@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from reprl import components
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, coefficient, whole
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
+from reprl.schedules import Coefficient, scaled
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 NAME = "representation"
 
@@ -43,8 +45,9 @@ class Representation(AuxiliaryLoss):
         regularization: components.Spec = "regularization",
     ) -> None:
         super().__init__()
-        outer = coefficient(NAME, "repr_coef", repr_coef)
-        self.begin_repr = whole(NAME, "begin_repr", begin_repr, low=0)
+        check = checker(CLASSES["Representation"], self)
+        outer = scaled(check("repr_coef", repr_coef))
+        self.begin_repr = check("begin_repr", begin_repr)
         self.parts = nn.ModuleDict()
         self._add("contrastive", contrastive, "contra_coef", contra_coef, outer)
         self._add("sparsity", sparsity, "encoder_coef", encoder_coef, outer)
@@ -63,7 +66,8 @@ class Representation(AuxiliaryLoss):
     def _add(
         self, term: str, spec: components.Spec, key: str, coef: Coefficient, outer: Coefficient
     ) -> None:
-        weight = _nested(key, coef, outer)
+        inner = scaled(checker(CLASSES["Representation"], self)(key, coef))
+        weight = _nested(key, inner, outer)
         if coef == 0:
             return
         plain = components.resolve("auxiliary", spec)
@@ -101,13 +105,12 @@ class Representation(AuxiliaryLoss):
             part.after_step()
 
 
-def _nested(key: str, coef: Coefficient, outer: Coefficient) -> Coefficient:
+def _nested(key: str, inner: Coefficient, outer: Coefficient) -> Coefficient:
     """The product of an inner and the outer coefficient, one of which may be a schedule."""
-    inner = coefficient(NAME, key, coef)
     if not isinstance(outer, Mapping):
-        return coefficient(NAME, key, inner, factor=outer)
+        return scaled(inner, outer)
     if not isinstance(inner, Mapping):
-        return coefficient(NAME, "repr_coef", outer, factor=inner)
+        return scaled(outer, inner)
     raise UserError(
         f"auxiliary loss '{NAME}': repr_coef and {key} are both schedules, whose product is none: "
         "give one of them as a number."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
+from reprl.schedules import Coefficient
 
 
 def require_attention(loss: str, context: Context) -> tuple[int, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient
 from reprl.auxiliary.contrastive import info_nce
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
 
 
 class SpatioTemporal(AuxiliaryLoss):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.checks import Coefficient, number, one_of, whole
-from reprl.auxiliary.contrastive import ANCHORS, info_nce
+from reprl.auxiliary.contrastive import info_nce
 from reprl.auxiliary.modules import Momentum, mlp
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class TemporalContrastive(AuxiliaryLoss):
@@ -38,14 +40,14 @@ class TemporalContrastive(AuxiliaryLoss):
         begin: int = 0,
     ) -> None:
         super().__init__()
-        name = "temporal"
-        self.declare(name, coef=coef, begin=begin)
-        self.offset = whole(name, "offset", offset, low=1)
+        self.declare("temporal", coef=coef, begin=begin)
+        check = checker(CLASSES["TemporalContrastive"], self)
+        self.offset = check("offset", offset)
         self.reach = self.offset
-        self.latent = whole(name, "latent", latent, low=1)
-        self.hidden = whole(name, "hidden", hidden, low=1)
-        self.tau = number(name, "tau", tau, low=0.0, high=1.0)
-        self.anchor = one_of(name, "anchor", anchor, ANCHORS)
+        self.latent = check("latent", latent)
+        self.hidden = check("hidden", hidden)
+        self.tau = float(check("tau", tau))
+        self.anchor = check("anchor", anchor)
         self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:

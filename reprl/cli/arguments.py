@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from reprl import trust
-from reprl.errors import UserError, nearest, unknown
+from reprl.errors import UserError, nearest
 from reprl.runs.places import expanded, is_folder, no_folder
+from reprl.validation import Number, choice, flag
 
 Kind = Literal["text", "int", "float", "bool", "list"]
 Folders = Literal["none", "perhaps", "one", "many"]
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+ANY = Number()
+INT64 = Number(-(2**63), 2**63 - 1, whole=True)  # what numpy and a CSV file can hold
 
 
 @dataclass(frozen=True)
 class Key:
-    """One `key=value` a command understands; `low` and `high` are both allowed values."""
+    """One `key=value` a command understands."""
 
     default: Any
     help: str
     kind: Kind = "text"
     choices: Callable[[], Iterable[str]] | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def range(self) -> str:
-        """What the key accepts, in words, or an empty string where anything goes."""
-        if self.low is not None and self.high is not None:
-            return f"from {self.low:g} to {self.high:g}"
-        if self.low is not None:
-            return f"at least {self.low:g}"
-        return f"at most {self.high:g}" if self.high is not None else ""
+    allowed: Number = ANY
 
 
 TRUST = Key(
@@ -126,20 +118,14 @@ def convert(name: str, text: str, key: Key) -> Any:
         return _choice(name, text, key)
     if key.kind == "bool":
         if text.lower() not in TRUE + FALSE:
-            raise UserError(f"{name}={text} is not {EXPECTED['bool']}.")
+            return flag(name, text)
         return text.lower() in TRUE
-    try:
-        value = int(text.replace("_", "")) if key.kind == "int" else float(text)
-    except ValueError:
-        raise UserError(f"{name}={text} is not {EXPECTED[key.kind]}.") from None
-    if key.kind == "int" and abs(value) >= 2**63:
-        raise UserError(f"{name}={text} is too large.")
-    outside = (key.low is not None and value < key.low) or (
-        key.high is not None and value > key.high
-    )
-    if not math.isfinite(value) or outside:
-        raise UserError(f"{name}={text} must be {key.range or 'finite'}.")
-    return value
+    whole = key.kind == "int"
+    value: Any = text
+    with suppress(ValueError):
+        value = int(text.replace("_", "")) if whole else float(text)
+    value = replace(key.allowed, whole=whole).checked(name, value)
+    return INT64.checked(name, value) if whole else value
 
 
 def usage(command: str, keys: Mapping[str, Key], folders: Folders) -> str:
@@ -151,7 +137,7 @@ def usage(command: str, keys: Mapping[str, Key], folders: Folders) -> str:
     for name, key in keys.items():
         default = ",".join(map(str, key.default)) if isinstance(key.default, list) else key.default
         default = str(default).lower() if isinstance(default, bool) else default
-        notes = [key.range] if key.range else []
+        notes = [key.allowed.limits] if key.allowed.limits else []
         notes += [f"default {default}"] if default is not None else []
         lines.append(f"  {name:<{width}}  {key.help}" + (f" ({', '.join(notes)})" if notes else ""))
     return "\n".join(lines).rstrip()
@@ -167,9 +153,7 @@ def help_of(command: str) -> str:
 
 def _choice(name: str, item: str, key: Key) -> str:
     if key.choices is not None:
-        allowed = list(key.choices())
-        if item not in allowed:
-            raise unknown(f"value of {name}", item, allowed)
+        choice(name, item, key.choices())
     return item
 
 

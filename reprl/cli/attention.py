@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
+from reprl.schema import ATTRIBUTIONS
+from reprl.settings import GAME_SEED, THREADS
+from reprl.validation import Number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,22 +23,23 @@ if TYPE_CHECKING:
     from reprl.evaluation.checkpoints import Target
 
 HELP = "where an agent looks: maps, video and scores against the game's ground truth"
-METHODS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
 PLAYERS = ("agent", "random", "scripted")
 
 KEYS = {
     "variant": Key([CLEAN], "names, name@severity, compositions a+b or suite:NAME", "list"),
-    "steps": Key(1000, "agent steps in all that are looked at", "int", low=16, high=20_000),
-    "seed": Key(0, "games and actions are drawn from it", "int", low=0),
+    "steps": Key(1000, "agent steps in all that are looked at", "int", allowed=Number(16, 20_000)),
+    "seed": Key(0, "games and actions are drawn from it", "int", allowed=GAME_SEED),
     "method": Key(
-        None, f"{', '.join(METHODS)}; by default the agent's mask, gradient if it has none"
+        None, f"{', '.join(ATTRIBUTIONS)}; by default the agent's mask, gradient if it has none"
     ),
     "player": Key("agent", f"who plays: {', '.join(PLAYERS)}", choices=lambda: PLAYERS),
     "checkpoint": Key("newest", "newest, best or a step"),
     "over_training": Key(False, "score every kept checkpoint, draw the last", "bool"),
     "faithfulness": Key(False, "also test whether the policy depends on what is marked", "bool"),
-    "games": Key(8, "games played for each masked condition of faithfulness", "int", low=2),
-    "threads": Key(1, "torch's threads", "int", low=1, high=256),
+    "games": Key(
+        8, "games played for each masked condition of faithfulness", "int", allowed=Number(2)
+    ),
+    "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "trust": TRUST,
 }
 
@@ -43,8 +47,8 @@ KEYS = {
 def run(arguments: list[str]) -> int:
     """Study every run below the folder on every variant."""
     (place,), values = parse("attention", arguments, KEYS, "one")
-    if values["method"] is not None and values["method"] not in METHODS:
-        raise unknown("value of method", values["method"], METHODS)
+    if values["method"] is not None and values["method"] not in ATTRIBUTIONS:
+        raise unknown("value of method", values["method"], ATTRIBUTIONS)
     if values["over_training"] and values["checkpoint"] != "newest":
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
     from reprl.envs.games import game as game_of
@@ -131,9 +135,9 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
     if found.faithfulness is not None:
         print(_faithful(found.faithfulness))
     if last:
-        from reprl.analysis.attention.study import file_name
+        from reprl.analysis.attention.study import study_name
 
-        print(f"  -> {folder / 'attention' / file_name(found.variant)}.png, .mp4, scores.csv")
+        print(f"  -> {folder / 'attention' / study_name(found.variant)}.png, .mp4, scores.csv")
 
 
 def _table(scores: pd.DataFrame, tracked: str | None) -> str:

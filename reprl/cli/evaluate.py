@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import TRUST, Key, parse
+from reprl.cli.arguments import TRUST, Key, convert, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
-from reprl.validation import STICKIEST
+from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,14 @@ KEYS = {
         "names, name@severity, compositions a+b, suite:NAME or suite:NAME/test",
         "list",
     ),
-    "episodes": Key(20, "games on each variant", "int", low=1, high=100_000),
-    "seed": Key(0, "games and actions are drawn from it, alike for all agents", "int", low=0),
+    "episodes": Key(20, "games on each variant", "int", allowed=EPISODES),
+    "seed": Key(
+        0, "games and actions are drawn from it, alike for all agents", "int", allowed=GAME_SEED
+    ),
     "severities": Key(None, "play variants that have a severity at each of these", "list"),
     "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
     "sticky": Key(
-        0.0, "probability that the console repeats an action", "float", low=0, high=STICKIEST
+        0.0, "probability that the console repeats an action", "float", allowed=ENV["sticky"]
     ),
     "checkpoint": Key("newest", "newest, best or a step"),
     "agents": Key(
@@ -41,10 +43,12 @@ KEYS = {
         "list",
     ),
     "twin": Key(False, "instead compare what agents make of one game in every picture", "bool"),
-    "steps": Key(400, "steps of the games a twin evaluation looks at", "int", low=1),
-    "n_envs": Key(32, "games at a time", "int", low=1, high=1024),
-    "workers": Key(2, "emulator processes; results do not depend on it", "int", low=0, high=64),
-    "threads": Key(1, "torch's threads", "int", low=1, high=256),
+    "steps": Key(400, "steps of the games a twin evaluation looks at", "int", allowed=STEPS),
+    "n_envs": Key(32, "games at a time", "int", allowed=ENV["n_envs"]),
+    "workers": Key(
+        2, "emulator processes; results do not depend on it", "int", allowed=ENV["workers"]
+    ),
+    "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
     "trust": TRUST,
 }
@@ -74,12 +78,8 @@ def run(arguments: list[str]) -> int:
 def _variants(values: dict[str, Any], game: str) -> list[Variant]:
     from reprl.evaluation.variants import expand
 
-    levels = []
-    for text in values["severities"] or []:
-        try:
-            levels.append(float(text))
-        except ValueError:
-            raise UserError(f"severities={text} is not a number from 0 to 1.") from None
+    key = Key(None, "", "float", allowed=SEVERITY)
+    levels = [convert("severities", text, key) for text in values["severities"] or []]
     return expand(values["variants"], levels, game)
 
 

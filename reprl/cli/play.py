@@ -7,19 +7,20 @@ import importlib.util
 from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
+from reprl.settings import SEED, SEVERITY
 
 HELP = "play the game yourself, in any variant"
 
 KEYS = {
     "variant": Key(CLEAN, "the variant to play, such as green_lines@0.7+drift_left"),
-    "severity": Key(None, "how strong the variant is", "float", low=0, high=1),
+    "severity": Key(None, "how strong the variant is", "float", allowed=SEVERITY),
     "view": Key(
         "screen", "screen, or agent for its 84x84 view", choices=lambda: ("screen", "agent")
     ),
     "where": Key(
         "auto", "auto, window or terminal", choices=lambda: ("auto", "window", "terminal")
     ),
-    "seed": Key(0, "the first game", "int", low=0),
+    "seed": Key(0, "the first game", "int", allowed=SEED),
     "trust": TRUST,
 }
 

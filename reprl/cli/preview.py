@@ -7,6 +7,8 @@ from pathlib import Path
 from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
+from reprl.settings import SEED, SEVERITY, SKILL
+from reprl.validation import Number
 
 HELP = "a contact sheet of the variants, or a video of the scripted player on one"
 
@@ -17,11 +19,11 @@ KEYS = {
     "output": Key("variants.png", "the sheet to write"),
     "video": Key(None, "write this mp4 of one variant instead of a sheet"),
     "severity": Key(
-        None, "show every variant that has a severity at this one", "float", low=0, high=1
+        None, "show every variant that has a severity at this one", "float", allowed=SEVERITY
     ),
-    "seed": Key(0, "the game to show", "int", low=0),
-    "seconds": Key(20.0, "length of the video", "float", low=0.1, high=3600),
-    "skill": Key(1.0, "skill of the player in the video", "float", low=0, high=1),
+    "seed": Key(0, "the game to show", "int", allowed=SEED),
+    "seconds": Key(20.0, "length of the video", "float", allowed=Number(0.1, 3600)),
+    "skill": Key(1.0, "skill of the player in the video", "float", allowed=SKILL),
     "trust": TRUST,
 }
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
+from reprl.schema import STATUSES
 
 if TYPE_CHECKING:
     from reprl.runs.folder import RunFolder
 
 HELP = "what ran: status, steps, score and gap of every run in a folder, oldest first"
 
-STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 NUMBERS = ("steps", "score", "gap")
 OPTIONAL = ("best on validation", "reason")
 TITLES = ("run", "started", "status", *NUMBERS, *OPTIONAL)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reprl import trust
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.validation import choice
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
@@ -30,9 +31,11 @@ def check_batches(config: Config) -> None:
 
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
+    from reprl.envs.checks import reward_mode
     from reprl.envs.games import game
     from reprl.envs.variation import find
 
+    reward_mode(config.env.reward, training=True, key="env.reward")
     # a command that only looks imports no code of the user's: neither their game nor their variants
     game_is_known = not (trust.looks_only() and trust.names_user_code(config.env.game))
     if game_is_known:
@@ -57,7 +60,7 @@ def device_of(device: str) -> str:
     if device == "cpu":
         return device
     if device != "auto" and not device.startswith("cuda"):
-        raise unknown("value of device", device, ("auto", "cpu", "cuda"))
+        choice("device", device, ("auto", "cpu", "cuda"))
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

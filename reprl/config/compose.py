@@ -24,7 +24,6 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from reprl.config.overrides import (
-    PARTS,
     combinations,
     first_line,
     flatten,
@@ -35,6 +34,7 @@ from reprl.config.overrides import (
 )
 from reprl.errors import UserError, nearest, not_yaml
 from reprl.runs.places import expanded, is_folder
+from reprl.schema import PARTS
 
 SEARCHPATH = "hydra.searchpath="
 HIDDEN = {"hydra", "__pycache__"}

@@ -17,8 +17,7 @@ from hydra.errors import HydraException
 
 from reprl.errors import UserError
 from reprl.schedules import KEYS, schedule
-
-PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+from reprl.schema import PARTS
 
 
 def expand(overrides: list[str]) -> list[list[str]]:

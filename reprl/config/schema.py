@@ -6,11 +6,12 @@ anything heavy is imported, what is wrong; `Config.warnings` names what is unusu
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +20,12 @@ from typing import Any, get_args, get_type_hints
 
 from reprl.config.checks import check_batches, check_variants, device_of
 from reprl.config.compose import compose, selections
-from reprl.config.overrides import PARTS, flatten
-from reprl.errors import UserError, nearest, unknown
-from reprl.validation import FRACTION, STICKIEST, WORDS, Range, checked, number_of, range_of
+from reprl.config.overrides import flatten
+from reprl.errors import UserError, nearest
+from reprl.naming import method_of, parts_of
+from reprl.schema import PARTS
+from reprl.settings import ENV, EPISODES, MODES, SEED, STEPS, THREADS, declared
+from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
 
@@ -30,15 +34,15 @@ NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
 class Env:
     game: str
     variant: Any  # a name, or a list of them
-    severity: float | None = field(metadata={"range": FRACTION})
-    n_envs: int = field(metadata={"range": Range(1, 4096, usual=(4, 256))})
-    workers: int = field(metadata={"range": Range(0, 256)})
-    sticky: float = field(metadata={"range": Range(0, STICKIEST)})
-    stack: int = field(metadata={"range": Range(1, 16)})
-    gap: int = field(metadata={"range": Range(1, 16)})
-    size: int = field(metadata={"range": Range(36, 210)})
-    noop_max: int = field(metadata={"range": Range(0, 1000)})
-    max_frames: int = field(metadata={"range": Range(1000, usual=(10_000, 108_000))})
+    severity: float | None = field(metadata={"range": ENV["severity"]})
+    n_envs: int = field(metadata={"range": ENV["n_envs"]})
+    workers: int = field(metadata={"range": ENV["workers"]})
+    sticky: float = field(metadata={"range": ENV["sticky"]})
+    stack: int = field(metadata={"range": ENV["stack"]})
+    gap: int = field(metadata={"range": ENV["gap"]})
+    size: int = field(metadata={"range": ENV["size"]})
+    noop_max: int = field(metadata={"range": ENV["noop_max"]})
+    max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
 
     @property
@@ -48,20 +52,20 @@ class Env:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    every: int = field(metadata={"range": Range(1)})
-    keep: int = field(metadata={"range": Range(1, 10_000)})
+    every: int = field(metadata={"range": STEPS})
+    keep: int = field(metadata={"range": Number(1, 10_000, whole=True)})
 
 
 @dataclass(frozen=True)
 class Eval:
-    every: int = field(metadata={"range": Range(0)})
+    every: int = field(metadata={"range": Number(0, whole=True)})
     variants: Any
-    episodes: int = field(metadata={"range": Range(1, 10_000, usual=(1, 100))})
+    episodes: int = field(metadata={"range": EPISODES})
 
 
 @dataclass(frozen=True)
 class Log:
-    every: int = field(metadata={"range": Range(1)})
+    every: int = field(metadata={"range": STEPS})
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,11 @@ class Config:
     auxiliary: dict[str, Any]
     augmentation: dict[str, Any]
     env: Env
-    total_steps: int = field(metadata={"range": Range(1, 1e12)})
-    seed: int = field(metadata={"range": Range(0, 2**31 - 1)})
-    mode: str = field(metadata={"choices": ("plain", "fast")})
+    total_steps: int = field(metadata={"range": Number(1, 10**12, whole=True)})
+    seed: int = field(metadata={"range": SEED})
+    mode: str = field(metadata={"choices": MODES})
     device: str
-    threads: int = field(metadata={"range": Range(1, 256)})
+    threads: int = field(metadata={"range": THREADS})
     checkpoint: Checkpoint
     eval: Eval
     log: Log
@@ -96,8 +100,7 @@ class Config:
     @property
     def method(self) -> str:
         """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
-        named = [str(self.choices.get(part) or "none") for part in PARTS]
-        return "-".join(name for name in named if name != "none")
+        return method_of(parts_of(self.plain()))
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -143,22 +146,24 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     config_dirs = list(config_dirs)
     values = compose(overrides, config_dirs)
     chosen = selections(overrides, config_dirs)
-    declared = _declared_values(tuple(chosen), tuple(config_dirs))
+    yaml_values = _yaml_values(tuple(chosen), tuple(config_dirs))
+    known = {key: setting for key, _, _, setting in _settings(values)}
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
-        was = declared.get(key)
-        if isinstance(was, bool) and not isinstance(value, bool):
-            raise UserError(f"{key}={value} must be true or false.")
-        worded = isinstance(value, str) and value == WORDS.get(key.rpartition(".")[2])
-        if isinstance(was, int | float) and not isinstance(was, bool) and not worded:
-            number_of(key, "null" if value is None else value)
-        if value is None and f"{key}.start" in declared:
+        was = yaml_values.get(key)
+        if isinstance(was, bool):
+            flag(key, value)
+        elif isinstance(was, int | float):
+            (known.get(key) or _declared(key) or Number()).checked(
+                key, "null" if value is None else value
+            )
+        elif value is None and f"{key}.start" in yaml_values:
             raise UserError(f"{key}=null must be a number or a schedule.")
     return check(values)
 
 
 @lru_cache(maxsize=64)
-def _declared_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict[str, Any]:
+def _yaml_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict[str, Any]:
     return flatten(compose(list(chosen), config_dirs))
 
 
@@ -206,16 +211,12 @@ def _value(key: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     if value is None and type(None) in kinds:
         return None
     if int in kinds or float in kinds:
-        number = number_of(key, value, whole=int in kinds)
-        allowed: Range | None = metadata.get("range")
-        if allowed is not None and not allowed.contains(number):
-            raise UserError(f"{key}={value} must be {allowed}.")
-        return number
+        return metadata["range"].checked(key, value)
     if str in kinds:
         # YAML reads an unquoted off as false
         value = {False: "off", True: "on"}[value] if isinstance(value, bool) else value
-        if "choices" in metadata and value not in metadata["choices"]:
-            raise unknown(f"value of {key}", str(value), metadata["choices"])
+        if "choices" in metadata:
+            return choice(key, value, metadata["choices"])
         if not isinstance(value, str) or not value:
             raise UserError(f"{key}={value!r} must be text.")
     return value
@@ -233,24 +234,45 @@ def _part(part: str, spec: Any) -> dict[str, Any]:
             raise UserError(f"{part} is none, so it has no key '{part}.{next(iter(plain))}'.")
     if plain and "_target_" not in plain and not all(_is_spec(v) for v in plain.values()):
         raise UserError(f"{part} must be a mapping with _target_, got the keys {', '.join(plain)}.")
-    return {key: checked(f"{part}.{key}", value) for key, value in plain.items()}
+    plain = copy.deepcopy(plain)
+    for key, holder, name, setting in declared(part, part, plain):
+        value = holder[name]
+        if isinstance(setting, Number):
+            holder[name] = setting.checked(key, value)
+        elif setting is not None:
+            setting.checked(key, value)
+        elif isinstance(value, float):
+            Number().checked(key, value)  # no checkpoint could hold what is not finite
+    return plain
 
 
 def _is_spec(value: Any) -> bool:
     return isinstance(value, Mapping) and "_target_" in value
 
 
+def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Setting | None]]:
+    for part in PARTS:
+        if isinstance(values.get(part), dict):
+            yield from declared(part, part, values[part])
+
+
 def _unusual(config: Config) -> list[str]:
+    plain = config.plain()
+    known = {key: setting for key, _, _, setting in _settings(plain)}
     found = []
-    for key, value in flatten(config.plain()).items():
-        allowed = range_of(key)[1] if key.split(".")[0] in PARTS else _declared(key)
-        usual = allowed.usual if allowed else (-math.inf, math.inf)
-        if isinstance(value, int | float) and value and not usual[0] <= value <= usual[1]:
+    for key, value in flatten(plain).items():
+        owner, _, end = key.rpartition(".")
+        allowed = known.get(key) or known.get(owner) or _declared(key)
+        usual = allowed.usual if isinstance(allowed, Number) else (-math.inf, math.inf)
+        # a schedule may end anywhere and climb for as long as it likes
+        if end in ("end", "warmup") or not isinstance(value, int | float):
+            continue
+        if not usual[0] <= value <= usual[1]:
             found.append(f"{key}={value:g} is unusual: {usual[0]:g} to {usual[1]:g} is common.")
     return found
 
 
-def _declared(key: str) -> Range | None:
+def _declared(key: str) -> Number | None:
     cls: Any = Config
     for name in key.split("."):
         known = {f.name: f for f in fields(cls)}
@@ -258,6 +280,6 @@ def _declared(key: str) -> Range | None:
             return None
         cls = get_type_hints(cls)[name]
         if not hasattr(cls, "__dataclass_fields__"):
-            found: Range | None = known[name].metadata.get("range")
+            found: Number | None = known[name].metadata.get("range")
             return found
     return None

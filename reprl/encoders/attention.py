@@ -12,9 +12,10 @@ from reprl.components import Spec, build, resolve
 from reprl.encoders.geometry import Grid, averaging, grid, interpolation, separable
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.masks import Mask
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.settings import PLACEMENT
+from reprl.validation import checker
 
-PLACES = ("features", "image")
 BRANCH_WIDTHS = (8, 16)
 FLOOR = 0.2  # a mask that may go black takes the image, and all gradient, with it
 
@@ -62,16 +63,13 @@ class Attention(KeepsOwnWeights):
         floor: float | None = None,
     ) -> None:
         super().__init__()
-        if where not in PLACES:
-            raise unknown("attention.where", where, PLACES)
-        if floor is not None and not 0 <= floor < 1:
-            raise UserError(f"attention.floor={floor} must be at least 0 and below 1.")
+        check = checker(PLACEMENT, "attention")
+        where, floor = check("where", where), check("floor", floor)
+        resolution = check("resolution", resolution)
         self.where, self.per_frame = where, per_frame
         self.branch: SideBranch | None = None
         self.grid = trunk
-        if resolution != "native":
-            if not isinstance(resolution, int):
-                raise UserError(f"attention.resolution={resolution} must be native or a number.")
+        if isinstance(resolution, int):
             size = (trunk.rows.pixels, trunk.columns.pixels)
             self.branch = SideBranch(1 if per_frame else frames, size, resolution)
             self.grid = grid(self.branch, size, "attention branch")

@@ -13,6 +13,8 @@ from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.geometry import Grid, gaussians, grid, separable
 from reprl.errors import UserError
+from reprl.settings import ENCODER
+from reprl.validation import checker
 
 
 def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:
@@ -39,10 +41,8 @@ class ConvEncoder(Encoder):
         attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
-        if not isinstance(features_dim, int) or features_dim < 1:
-            raise UserError(f"encoder.features_dim={features_dim} must be a whole number above 0.")
-        if not 0 <= dropout < 1:
-            raise UserError(f"encoder.dropout={dropout} must be at least 0 and below 1.")
+        check = checker(ENCODER, self)
+        features_dim, dropout = check("features_dim", features_dim), check("dropout", dropout)
         frames, height, width = image_shape(observation_space)
         super().__init__(observation_space, features_dim)
         self.cnn = trunk

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from reprl.components import Spec
 from reprl.encoders.convolutional import ConvEncoder, image_shape
 from reprl.encoders.initialisation import KeepsOwnWeights, orthogonal
-from reprl.errors import UserError
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 CHANNELS = (16, 32, 32)
 
@@ -49,10 +50,7 @@ class Impala(ConvEncoder):
         attention: Spec | None = None,
         dropout: float = 0.0,
     ) -> None:
-        if width <= 0 or round(CHANNELS[0] * width) < 1:
-            raise UserError(
-                f"encoder.width={width} must leave at least one channel (1/16 or more)."
-            )
+        width = checker(CLASSES["Impala"], self)("width", width)
         layers: list[nn.Module] = []
         before = image_shape(observation_space)[0]
         for channels in (round(c * width) for c in CHANNELS):

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
-from reprl.errors import UserError
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class Mask(KeepsOwnWeights):
@@ -25,22 +26,14 @@ class Mask(KeepsOwnWeights):
         raise AssertionError(f"{type(self).__name__} must define forward()")
 
 
-def _at_least_one(kind: str, key: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise UserError(f"attention {kind}: {key}={value} must be a whole number of at least 1.")
-
-
 class ConvMask(Mask):
     """1x1 convolutions: each cell is judged by its own features alone."""
 
     def __init__(self, *, channels: int, size: tuple[int, int], hidden: Sequence[int] = ()) -> None:
         super().__init__()
-        if isinstance(hidden, (int, str)):
-            raise UserError(f"attention conv: hidden={hidden} must be a list such as [64].")
-        widths = [channels, *hidden]
+        widths = [channels, *checker(CLASSES["ConvMask"], self)("hidden", hidden)]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            _at_least_one("conv", "hidden", after)
             layers += [nn.Conv2d(before, after, 1), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, 1))
         orthogonal(self.net, RELU_GAIN)
@@ -55,7 +48,7 @@ class MlpMask(Mask):
 
     def __init__(self, *, channels: int, size: tuple[int, int], hidden: int = 256) -> None:
         super().__init__()
-        _at_least_one("mlp", "hidden", hidden)
+        hidden = checker(CLASSES["MlpMask"], self)("hidden", hidden)
         cells = size[0] * size[1]
         self.size = size
         self.net = nn.Sequential(
@@ -73,7 +66,7 @@ class SelfAttentionMask(Mask):
 
     def __init__(self, *, channels: int, size: tuple[int, int], width: int = 32) -> None:
         super().__init__()
-        _at_least_one("self_attention", "width", width)
+        width = checker(CLASSES["SelfAttentionMask"], self)("width", width)
         self.embed = nn.Conv2d(channels, width, 1)
         self.place = nn.Parameter(0.02 * torch.randn(1, width, *size))
         self.mix = nn.Linear(width, 3 * width, bias=False)
@@ -95,7 +88,7 @@ class SoftplusMask(Mask):
 
     def __init__(self, *, channels: int, size: tuple[int, int], width: int = 256) -> None:
         super().__init__()
-        _at_least_one("softplus", "width", width)
+        width = checker(CLASSES["SoftplusMask"], self)("width", width)
         self.net = nn.Sequential(
             nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 1, 3, padding=1)
         )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from reprl.envs.games import Scripted, no_script
 from reprl.envs.games import game as game_of
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 from reprl.evaluation.checkpoints import Target
 from reprl.evaluation.players import Agent, RandomAgent, ScriptedPlayer
+from reprl.settings import SKILL
+from reprl.validation import choice
 
 NAMES = ("random", "scripted", "none")
 
@@ -21,7 +25,7 @@ def players(names: list[str], game: str) -> dict[str, Callable[[], Agent]]:
         head, _, blind = text.partition(":")
         name, _, skill = head.partition("@")
         if name not in NAMES or (name != "scripted" and text != name):
-            raise unknown("value of agents", text, NAMES)
+            choice("agents", text, NAMES)
         if name == "random":
             found["random"] = RandomAgent
         elif name == "scripted":
@@ -45,7 +49,7 @@ def _maker(agent: Scripted) -> Callable[[], Agent]:
 
 
 def _skill(text: str, skill: str) -> float:
-    try:
-        return float(skill) if skill else 1.0
-    except ValueError:
-        raise UserError(f"agents={text}: the skill '{skill}' must be a number.") from None
+    value: Any = skill or 1.0
+    with suppress(ValueError):
+        value = float(value)
+    return float(SKILL.checked(f"agents={text}: skill", value))

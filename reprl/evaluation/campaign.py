@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from reprl import tables
 from reprl.envs import Variant
-from reprl.evaluation import store
 from reprl.evaluation.episodes import Arena, Game
 from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.meter import Meter
 from reprl.evaluation.players import Agent, Task
 from reprl.evaluation.variants import label
+from reprl.schema import EPISODES
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Campaign:
         deterministic: bool = False,
     ) -> pd.DataFrame:
         """Bring the file up to the protocol; returns the agent's rows in it."""
-        there, damaged = store.read(path)
+        there, damaged = tables.read(path, EPISODES)
         if damaged:
             print(
                 f"WARNING: {path}: {damaged} damaged rows are left out and played again.",
@@ -91,12 +92,12 @@ class Campaign:
             "deterministic": deterministic,
             "sticky": self.protocol.sticky,
         }
-        tasks = store.missing(there, self.protocol.tasks, step=step, **same)
+        tasks = missing(there, self.protocol.tasks, step=step, **same)
         if tasks:
             agent = make_agent()
             if agent.labels["step"] != step:  # a damaged newest checkpoint gave way to an older
                 step = int(agent.labels["step"])
-                tasks = store.missing(there, self.protocol.tasks, step=step, **same)
+                tasks = missing(there, self.protocol.tasks, step=step, **same)
             try:
                 there = self._play(path, there, agent, tasks, settings)
             except BaseException:
@@ -125,7 +126,7 @@ class Campaign:
                 if len(done) == sum(t.variant == variant for t in tasks):
                     # Never part of a variant: the games that end first are the short ones.
                     done.sort(key=lambda g: g.task.episode)
-                    there = store.add(path, table(done, agent, self.protocol.sticky))
+                    there = tables.merge(path, table(done, agent, self.protocol.sticky), EPISODES)
         name = f"{agent.labels['method']} ({agent.labels['run']})"
         self.distinct[name] = distinct_games(games)
         return there
@@ -139,6 +140,25 @@ class Campaign:
             self._arena = Arena(n_envs=n_envs, workers=workers, sticky=sticky, **settings)
             self._settings = settings
         return self._arena
+
+
+def missing(
+    there: pd.DataFrame,
+    tasks: Iterable[Task],
+    *,
+    method: str,
+    step: int,
+    deterministic: bool,
+    sticky: float,
+) -> list[Task]:
+    """The tasks that have no row yet under this protocol."""
+    known = set(tables.keys(there, EPISODES))
+
+    def key(task: Task) -> tuple[Any, ...]:
+        game = (task.variant.name, task.variant.severity, task.episode, task.seed)
+        return tables.key_of((method, step, *game, deterministic, sticky), EPISODES)
+
+    return [task for task in tasks if key(task) not in known]
 
 
 def summary(rows: pd.DataFrame, variants: list[str]) -> list[list[str]]:

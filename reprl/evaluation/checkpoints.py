@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from reprl import checkpoint, guard
-from reprl.analysis.naming import part_name
 from reprl.checkpoint.files import candidates
-from reprl.config.overrides import PARTS
 from reprl.config.schema import Config
 from reprl.errors import UserError
 from reprl.evaluation.players import labels_of
+from reprl.naming import parts_of
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
 
 CHOICES = ("newest", "best")
@@ -41,8 +40,7 @@ class Target:
 
     def labels(self, step: int) -> dict[str, Any]:
         """The columns that say which agent a game belongs to."""
-        chosen = {p: self.config.choices.get(p) for p in PARTS}
-        parts = {p: str(chosen[p] or part_name(getattr(self.config, p))) for p in PARTS}
+        parts = parts_of(self.config.plain())
         name = self.folder.path.resolve().name
         seed = self.config.seed
         return labels_of(self.method, run=name, train_seed=seed, step=step, **parts)

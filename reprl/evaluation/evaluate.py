@@ -7,23 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from reprl.analysis.naming import variant_label
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.protocol import VariantSpec
-from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
+from reprl.naming import variant_label
+from reprl.schema import EPISODES, VALIDATION_PREFIX, VALIDATION_SCORE
+from reprl.settings import EPISODES as GAMES
 
-IDENTITY = (
-    *("run", "method", "algo", "encoder", "attention", "auxiliary", "augmentation"),
-    *("train_seed", "step"),
-)
-COLUMNS = (
-    *IDENTITY,
-    *("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky"),
-    *("episode_return", "length", "end"),
-)
+COLUMNS = EPISODES.columns
 
 
 def evaluate(
@@ -48,7 +41,7 @@ def evaluate(
     stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games that
     differ in any action, reward or lost life, per variant.
     """
-    check_episodes(episodes)
+    episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent) | settings
     found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
     player = as_agent(agent, deterministic=deterministic)
@@ -102,18 +95,12 @@ def mean_scores(games: pd.DataFrame) -> dict[str, float]:
     levels = games["severity"]
     labels = [variant_label(v, s) for v, s in zip(games["variant"], levels, strict=True)]
     means = games["episode_return"].groupby(labels, sort=False).mean()
-    scores = {f"validation/{name}": float(score) for name, score in means.items()}
-    return scores | {"validation/score": float(means.mean())}
+    scores = {f"{VALIDATION_PREFIX}{name}": float(score) for name, score in means.items()}
+    return scores | {VALIDATION_SCORE: float(means.mean())}
 
 
 class _Stopped(Exception):
     pass
-
-
-def check_episodes(episodes: Any) -> None:
-    """Refuse a number of games that is none."""
-    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-        raise UserError(f"episodes={episodes!r} must be a whole number of at least 1.")
 
 
 def fitted(agent: Agent, arena: Arena) -> Agent:

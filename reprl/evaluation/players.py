@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reprl.config.overrides import PARTS
 from reprl.envs import Variant
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
+from reprl.naming import method_of, part_name
 from reprl.rng import stream_seed
-from reprl.specs import name_of
+from reprl.schema import PARTS
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
@@ -101,7 +101,7 @@ class ModelAgent:
         seed = getattr(model, "seed", None)
         parts = _parts_of(model)
         self.labels = labels_of(
-            "-".join([name, *(part for part in parts.values() if part != "none")]),
+            method_of({"algo": name, **parts}),
             algo=name,
             **parts,
             train_seed=-1 if seed is None else int(seed),
@@ -190,10 +190,10 @@ def _parts_of(model: Any) -> dict[str, str]:
         return {}
     encoder = specs.encoder or {}
     return {
-        "encoder": name_of(encoder),
-        "attention": name_of(encoder.get("attention") or {}),
-        "auxiliary": "+".join(specs.auxiliary) or "none",
-        "augmentation": name_of(specs.augmentation or {}),
+        "encoder": part_name(encoder),
+        "attention": part_name(encoder.get("attention") or {}),
+        "auxiliary": part_name(list(specs.auxiliary)),
+        "augmentation": part_name(specs.augmentation or {}),
     }
 
 

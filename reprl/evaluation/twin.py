@@ -21,17 +21,14 @@ from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
-from reprl.evaluation.evaluate import IDENTITY, env_settings
+from reprl.evaluation.evaluate import env_settings
 from reprl.evaluation.players import ModelAgent, in_batches, inverse_cdf
 from reprl.evaluation.variants import expand, label
 from reprl.rng import numpy_stream, stream_seed
+from reprl.schema import TWIN
+from reprl.settings import STEPS
 
-MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shift")
-TWIN_COLUMNS = (
-    *IDENTITY,
-    *("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky"),
-    *("step_in_game", *MEASURES),
-)
+TWIN_COLUMNS = TWIN.columns
 VIEWS = ("probabilities", "value", "features", "attention")
 
 
@@ -54,8 +51,7 @@ def twin_evaluation(
     differs; value_error: |difference| of the values; feature_distance: |a-b| / (|a|+|b|), 0 to 1;
     attention_shift: the share of the mask's mass that lies elsewhere, 0 to 1, NaN without a mask.
     """
-    if steps < 1:
-        raise UserError(f"steps={steps} must be at least 1.")
+    steps = STEPS.checked("steps", steps)
     settings = env_settings(model) | settings
     game = settings.get("game", DEFAULT_GAME)
     chosen = [v for v in expand(variants, severities, game) if v.effects]

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import pandas as pd
 
+from reprl import tables
 from reprl.envs import Variant
-from reprl.evaluation import store
 from reprl.evaluation.checkpoints import Target
 from reprl.evaluation.twin import (
-    MEASURES,
-    TWIN_COLUMNS,
     changes_the_game,
     reason,
     twin_evaluation,
 )
 from reprl.evaluation.variants import label
-
-KEY = (
-    *("method", "step", "variant", "severity", "episode", "eval_seed"),
-    *("deterministic", "sticky", "step_in_game"),
-)
+from reprl.schema import FILES, TWIN
+from reprl.schema import TWIN_MEASURES as MEASURES
 
 
 def split(variants: list[Variant]) -> tuple[list[Variant], list[str]]:
@@ -39,8 +34,8 @@ def looked_at(
     workers: int,
 ) -> pd.DataFrame:
     """The rows of these variants; only those that are not in the file are measured."""
-    path = target.folder.path / "evaluation" / "twin.csv"
-    there, _ = store.read(path, TWIN_COLUMNS)
+    path = target.folder.path / FILES["twin"]
+    there, _ = tables.read(path, TWIN)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
 
@@ -66,7 +61,7 @@ def looked_at(
             labels=target.labels(step),
             **target.settings,
         )
-        there = store.add(path, measured, TWIN_COLUMNS, KEY)
+        there = tables.merge(path, measured, TWIN)
     found = pd.concat([rows(there, v, step) for v in variants], ignore_index=True)
     return found.assign(run=target.folder.path.resolve().name)
 

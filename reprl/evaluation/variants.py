@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reprl.analysis.naming import variant_label
 from reprl.envs import Variant, find, suite, suites
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation.base import checked_severity
 from reprl.errors import UserError, unknown
+from reprl.naming import variant_label
 
 SUITE = "suite:"
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprl.config.schema import counted
+from reprl.naming import class_name
 from reprl.runs.folder import RunFolder, runs_in
 
 ABSENT = object()  # a key that only one of two runs has
@@ -70,4 +70,4 @@ def compact(value: Any) -> str:
         f"{k}=[{compact(v)}]" if isinstance(v, list) and v else f"{k}={compact(v)}"
         for k, v in inside.items()
     ]
-    return f"{re.split('[.:]', name)[-1]}({', '.join(words)})"
+    return f"{class_name(name) if name else ''}({', '.join(words)})"

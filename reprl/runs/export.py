@@ -19,7 +19,7 @@ from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
-from reprl.runs.metrics import read_rows, write_file
+from reprl.tables import read_rows, write_rows
 
 TABLES = (
     *("evaluation/episodes.csv", "evaluation/validation.csv", "evaluation/twin.csv"),
@@ -83,7 +83,7 @@ def _copy_metrics(source: Path, copy: Path) -> None:
         return
     rows = read_rows(source)
     columns = [name for name in rows[0] if name.startswith(CURVES)]
-    write_file(copy, columns, rows)
+    write_rows(copy, columns, rows)
 
 
 def scrub(value: Any) -> Any:

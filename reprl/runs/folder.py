@@ -26,10 +26,10 @@ from reprl import __version__, guard, trust
 from reprl.config.schema import Config, check, hash_of
 from reprl.disk import out_of_space, write_atomically
 from reprl.errors import UserError, not_yaml
+from reprl.naming import file_name
 from reprl.runs.places import expanded, is_folder, no_folder
 
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
-STATUSES = ("running", "finished", "interrupted", "failed", "killed")
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def name_of(config: Config) -> str:
     variants = "+".join(str(v) for v in config.env.variants[:3])
     moment = time.strftime("%Y-%m-%d_%H-%M-%S")
     name = f"{moment}_{what}_{variants}_s{config.seed}_{config.hash[:6]}"
-    return "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in name)[:200]
+    return file_name(name)
 
 
 def runs_in(place: Path) -> list[RunFolder]:

@@ -17,15 +17,15 @@ from reprl.errors import UserError
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
-from reprl.runs.metrics import Averages, CsvSink, Sink, read_rows
+from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import PARTS, Moment, Progress, alarms
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
+from reprl.schema import ELAPSED, VALIDATION
+from reprl.tables import read_rows
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
-
-VALIDATION = ["variant", "severity", "episode", "eval_seed", "episode_return", "length", "end"]
 
 
 class Session:
@@ -55,7 +55,7 @@ class Session:
         self.progress = Progress(self.folder.path.name, mode=self.config.progress)
         self.stack.enter_context(self.progress)
         earlier = read_rows(self.folder.metrics_file)
-        self.elapsed = float(earlier[-1]["time/elapsed"]) if earlier else 0.0
+        self.elapsed = float(earlier[-1][ELAPSED]) if earlier else 0.0
         self.clock = self.began = time.perf_counter()
         self.clocked_step = self.model.num_timesteps
         self.clocked = dict(self.model.timings)
@@ -145,7 +145,7 @@ class Session:
         )
         if games is None:
             return {}
-        rows = games[VALIDATION].to_dict("records")
+        rows = games[list(VALIDATION)].to_dict("records")
         self.games.write_rows({"step": step} | {str(k): v for k, v in r.items()} for r in rows)
         return mean_scores(games)
 

@@ -6,18 +6,14 @@ run writes the same rows as one never interrupted.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from reprl import guard
-from reprl.disk import write_atomically
-from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
+from reprl.schema import CLEAN, FILES, TRAINING_SCORE, VALIDATION_PREFIX, VALIDATION_SCORE
+from reprl.tables import columns_of, read_rows, text_of, write_rows
 
 LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
 
@@ -68,10 +64,7 @@ class CsvSink:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.columns: list[str] = []
-        if path.exists() and path.stat().st_size:
-            with open(path, newline="") as file:
-                self.columns = next(csv.reader(file))
+        self.columns = columns_of(path)
 
     def write(self, step: int, row: Mapping[str, Any]) -> None:
         self.write_rows([{"step": step, **row}])
@@ -83,29 +76,14 @@ class CsvSink:
         if new:
             old = read_rows(self.path)
             self.columns += new
-            write_file(self.path, self.columns, old)
+            write_rows(self.path, self.columns, old)
         with open(self.path, "a", newline="") as file:
-            file.write(_text(self.columns, rows, header=False))
+            file.write(text_of(self.columns, rows, header=False))
             file.flush()
             os.fsync(file.fileno())
 
     def close(self) -> None:
         """Every row is already on the disk."""
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a CSV file; a last line cut short by a kill is left out."""
-    if not path.exists():
-        return []
-    text = guard.read_text(path)
-    lines = text.splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    return [row for row in csv.DictReader(whole) if None not in row.values()]
-
-
-def write_file(path: Path, columns: list[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Replace a CSV file, whole or not at all."""
-    write_atomically(path, _text(columns, rows, header=True))
 
 
 def rewind_csv(path: Path, step: int) -> None:
@@ -118,11 +96,11 @@ def rewind_csv(path: Path, step: int) -> None:
         return
     if "step" not in rows[0]:
         raise UserError(f"{path} has no column 'step'.")
-    kept = [row for row in rows if int(row["step"]) <= step]
+    kept = [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= step]
     # A column that first appeared beyond the step must appear at the same place again.
     columns = [c for c in rows[0] if any(row[c] != "" for row in kept)]
     if kept:
-        write_file(path, columns, kept)
+        write_rows(path, columns, kept)
     else:
         path.unlink()
 
@@ -132,22 +110,22 @@ def progress_of(folder: Path) -> tuple[int, float | None, float | None]:
     try:
         rows = read_rows(folder / "metrics.csv")
         step = int(float(rows[-1]["step"]))
-        return step, _last(rows, "rollout/score"), gap_of(rows)
+        return step, _last(rows, TRAINING_SCORE), gap_of(rows)
     except (OSError, ValueError, LookupError):  # none yet, or damaged
         return 0, None, None
 
 
 def gap_of(rows: list[dict[str, Any]]) -> float | None:
     """Clean minus the mean of the other validation variants, at the last validation."""
-    games = {k: _last(rows, k) for k in rows[-1] if k.startswith("validation/")}
-    games.pop("validation/score", None)
-    return _gap({k.partition("/")[2]: v for k, v in games.items() if v is not None})
+    games = {k: _last(rows, k) for k in rows[-1] if k.startswith(VALIDATION_PREFIX)}
+    games.pop(VALIDATION_SCORE, None)
+    return _gap({k.removeprefix(VALIDATION_PREFIX): v for k, v in games.items() if v is not None})
 
 
 def evaluated_gap(folder: Path) -> float | None:
     """Clean minus the mean of the other variants, in the newest checkpoint's evaluated games."""
     try:
-        rows = read_rows(folder / "evaluation" / "episodes.csv")
+        rows = read_rows(folder / FILES["episodes"])
         newest = max((int(row["step"]) for row in rows), default=None)
         games: dict[str, list[float]] = {}
         for row in rows:
@@ -166,18 +144,3 @@ def _gap(scores: dict[str, float]) -> float | None:
 def _last(rows: list[dict[str, Any]], key: str) -> float | None:
     found = [float(r[key]) for r in rows if r.get(key)]
     return found[-1] if found and found[-1] == found[-1] else None
-
-
-def _text(columns: list[str], rows: Iterable[Mapping[str, Any]], *, header: bool) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, "", "ignore", lineterminator="\n")
-    if header:
-        writer.writeheader()
-    for row in rows:
-        writer.writerow({k: _format(v) for k, v in row.items()})
-    return buffer.getvalue()
-
-
-def _format(value: Any) -> Any:
-    # repr gives the shortest text that reads back to the same bits
-    return repr(value) if isinstance(value, float) and not math.isnan(value) else value

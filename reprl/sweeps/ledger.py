@@ -19,7 +19,8 @@ from typing import IO, Any
 from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
-from reprl.runs.folder import STATUSES, RunFolder
+from reprl.runs.folder import RunFolder
+from reprl.schema import STATUSES
 from reprl.sweeps.plan import Task
 
 VERSION = 1

@@ -20,8 +20,12 @@ from reprl.config.compose import options, search_dirs
 from reprl.config.overrides import expand, parse
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError, nearest
+from reprl.naming import file_name
 from reprl.runs.places import expanded
-from reprl.validation import number_of
+from reprl.validation import Number, flag
+
+JOBS = Number(1, whole=True)
+SECONDS = Number(0, open_low=True)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ class Job:
     def name(self) -> str:
         """The run folder's name; sorts by the sweep's order and ends with the identity."""
         what = f"{self.config.method}_{'+'.join(str(v) for v in self.config.env.variants[:3])}"
-        safe = "".join(c if c.isalnum() or c in "-_+.@" else "-" for c in what)[:120]
-        return f"{self.number:03d}_{safe}_s{self.config.seed}_{self.identity}"
+        return (
+            f"{self.number:03d}_{file_name(what, longest=120)}_s{self.config.seed}_{self.identity}"
+        )
 
 
 @dataclass(frozen=True)
@@ -198,22 +203,17 @@ def _settings(values: dict[str, Any]) -> Settings:
     limit = values.get("time_limit")
     retry = str(values.get("retry", "false")).lower()
     if retry not in ("true", "false"):
-        raise UserError(f"sweep.retry={retry} must be true or false.")
-    count = None if jobs is None else _number("sweep.jobs", jobs, whole=True)
-    seconds = None if limit is None else _number("sweep.time_limit", limit)
-    if count is not None and count < 1:
-        raise UserError(f"sweep.jobs={count} must be at least 1.")
-    if seconds is not None and seconds <= 0:
-        raise UserError(f"sweep.time_limit={seconds} must be more than 0 seconds.")
-    return Settings(None if count is None else int(count), seconds, retry == "true")
+        flag("sweep.retry", retry)
+    count = None if jobs is None else JOBS.checked("sweep.jobs", _parsed(jobs))
+    seconds = None if limit is None else SECONDS.checked("sweep.time_limit", _parsed(limit))
+    return Settings(count, seconds, retry == "true")
 
 
-def _number(key: str, text: Any, *, whole: bool = False) -> Any:
+def _parsed(text: Any) -> Any:
     try:
-        value = yaml.safe_load(str(text))
+        return yaml.safe_load(str(text))
     except (yaml.YAMLError, ValueError):
-        value = text
-    return number_of(key, value, whole=whole)
+        return text
 
 
 def _sweep_file(name: str, dirs: list[Path]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from reprl.runs.metrics import progress_of
+from reprl.runs.progress import duration
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
 
@@ -133,7 +134,7 @@ class View:
                 f"[{colour}]{entry.status}[/]",
                 _number(score),
                 _number(gap),
-                _clock(seconds) if seconds else "",
+                duration(seconds) if seconds else "",
                 escape(self.settings[job.identity]),
                 *map(escape, last[: len(extra)]),
                 *([] if closing else [f"{step:,}/{job.config.total_steps:,}"]),
@@ -174,7 +175,7 @@ class View:
         made = self._steps() - self.steps_before
         open_steps = sum(j.config.total_steps for j in self.plan.jobs) - self._steps()
         elapsed = time.monotonic() - self.began
-        return _clock(elapsed * open_steps / made) if made > 0 else "unknown time"
+        return duration(elapsed * open_steps / made) if made > 0 else "unknown time"
 
 
 def what_varies(jobs: tuple[Job, ...]) -> dict[str, str]:
@@ -195,9 +196,3 @@ def what_varies(jobs: tuple[Job, ...]) -> dict[str, str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

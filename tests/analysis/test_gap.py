@@ -4,18 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reprl.analysis.curves import banded, load_curve, read_metrics, steps_per_second
+from reprl.analysis.curves import banded, load_curve, steps_per_second
 from reprl.analysis.gap import (
-    GAP_COLUMNS,
     generalization_gap,
     main_labels,
     prepare,
     score_estimates,
 )
-from reprl.analysis.naming import at_severity, variant_label
 from reprl.analysis.severity import curve_points, difficulty, severity_areas, severity_curves
 from reprl.envs import find
 from reprl.errors import UserError
+from reprl.naming import at_severity, variant_label
+from reprl.schema import GAP
+from reprl.tables import read_numbers
 
 
 def table(rows: list[tuple]) -> pd.DataFrame:
@@ -59,7 +60,7 @@ def row(frame: pd.DataFrame, method: str, variant: str) -> pd.Series:
 
 def test_gap_by_hand() -> None:
     got = generalization_gap(GAMES)
-    assert tuple(got.columns) == GAP_COLUMNS
+    assert tuple(got.columns) == GAP
     a = row(got, "a", "lines")
     assert (a["n_seeds"], a["score"], a["clean"], a["gap"]) == (2, 8.0, 17.0, 9.0)
     assert a["retention"] == pytest.approx((8 - 1) / (17 - 2))
@@ -159,7 +160,7 @@ def test_learning_curves_skip_damage_and_do_not_invent(tmp_path) -> None:
     path.write_text(
         "step,rollout/ep_rew_mean,time/fps\n10,1,500\n20,nan,510\n30,5,520\n1,2,3,4,5\n40,"
     )
-    metrics = read_metrics(path)
+    metrics = read_numbers(path)
     curve = load_curve(metrics)
     assert curve is not None
     assert [c.tolist() for c in curve] == [[10, 30], [1, 5]]

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from reprl.analysis.load import collect
-from reprl.analysis.naming import is_plain, method_name, part_name, trained_variants
 from reprl.analysis.summary import against_plain, verdict
 from reprl.errors import UserError
 
@@ -170,23 +169,6 @@ def test_one_name_with_different_settings_becomes_two_methods(runs: Path) -> Non
     assert "ppo nature · learning_rate=0.001" in methods
     assert "ppo nature · learning_rate=0.00025" in methods
     assert "ppo nature · learning_rate=0.001" in set(got.episodes["method"])
-
-
-def test_names_of_methods() -> None:
-    config = {
-        "algo": {"_target_": "reprl.algorithms.PPO"},
-        "encoder": "nature",
-        "attention": {},
-        "auxiliary": {"a": {"_target_": "x.y:Drac"}, "b": {"_target_": "x.Curl"}},
-        "env": {"variant": ["original", "green_lines"]},
-    }
-    assert method_name(config) == "ppo nature + drac+curl (on original, green_lines)"
-    assert trained_variants({"env": {"variant": "green_lines"}}) == ["green_lines"]
-    assert part_name(None) == "none"
-    assert not is_plain(config)
-    plain = {"choices": {"algo": "a2c", "encoder": "impala", "attention": "none"}}
-    assert method_name(plain) == "a2c impala"
-    assert is_plain(plain)
 
 
 def test_labels_are_read(sweep: Path) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from reprl.config.compose import compose, options
-from reprl.config.overrides import PARTS
 from reprl.config.schema import check
 from reprl.envs import AtariVecEnv, make_vec_env
 from reprl.runs.train import make_model
+from reprl.schema import PARTS
 
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
 CASES = [(group, name) for group in (*PARTS, "experiment") for name in options(group)]

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from wandb.proto import wandb_internal_pb2
 
-from reprl.runs.metrics import Averages, CsvSink, read_rows, rewind_csv
+from reprl.runs.metrics import Averages, CsvSink, rewind_csv
 from reprl.runs.progress import Moment, Progress, alarms, duration, line
 from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
+from reprl.tables import read_rows
 
 BLOCK = 32768
 

@@ -159,9 +159,9 @@ def test_the_same_generator_gives_the_same_value(unmasked, noise):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coef": -0.1}, "coef=-0.1 must be a number of at least 0"),
+        ({"coef": -0.1}, "coef=-0.1 must be a number or a schedule of at least 0"),
         ({"coef": float("nan")}, "coef=nan"),
-        ({"tau": 1.5}, "tau=1.5 must be a number between 0 and 1"),
+        ({"tau": 1.5}, "tau=1.5 must be a number above 0 and at most 1"),
         ({"feature": 0}, "feature=0 must be a whole number of at least 1"),
         ({"begin": -1}, "begin=-1"),
         ({"begin": 1.5}, "begin=1.5"),

@@ -132,7 +132,10 @@ def test_without_a_mask_it_is_refused_by_name(unmasked):
     ("settings", "message"),
     [
         ({}, "has no part"),
-        ({"encoder_coef": 1.0, "repr_coef": -1}, "repr_coef=-1 must be a number of at least 0"),
+        (
+            {"encoder_coef": 1.0, "repr_coef": -1},
+            "repr_coef=-1 must be a number or a schedule of at least 0",
+        ),
         ({"encoder_coef": -1.0}, "encoder_coef=-1.0"),
         ({"encoder_coef": 1.0, "begin_repr": -5}, "begin_repr=-5"),
         ({"contra_coef": 1.0, "contrastive": "contrastiv"}, "Did you mean 'contrastive'"),

@@ -186,5 +186,5 @@ def test_reach_says_how_far_the_memory_must_look():
 @pytest.mark.parametrize("settings", [{"offset": 0}, {"offset": 1.5}, {"tau": -0.1}, {"hidden": 0}])
 def test_wrong_settings_are_refused(settings):
     (key,) = settings
-    with pytest.raises(UserError, match=f"'temporal': {key}="):
+    with pytest.raises(UserError, match=f"TemporalContrastive: {key}="):
         TemporalContrastive(**settings)

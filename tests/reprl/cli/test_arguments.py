@@ -7,13 +7,14 @@ import pytest
 from reprl.cli import main
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
+from reprl.validation import Number
 
 KEYS = {
     "variants": Key(["original"], "which", kind="list", choices=lambda: ["original", "diagonals"]),
-    "episodes": Key(20, "how many", kind="int", low=1),
-    "sticky": Key(0.0, "sticky actions", kind="float", low=0, high=1),
+    "episodes": Key(20, "how many", kind="int", allowed=Number(1)),
+    "sticky": Key(0.0, "sticky actions", kind="float", allowed=Number(0, 1)),
     "greedy": Key(False, "best action", kind="bool"),
-    "step": Key(None, "which checkpoint", kind="int", low=0),
+    "step": Key(None, "which checkpoint", kind="int", allowed=Number(0)),
     "out": Key("here", "where"),
 }
 
@@ -42,8 +43,8 @@ def test_values_are_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
     [
         ("episods=3", "Did you mean 'episodes'?"),
         ("episodes=0", "at least 1"),
-        ("episodes=many", "episodes=many is not a whole number"),
-        ("episodes=2.5", "not a whole number"),
+        ("episodes=many", "episodes=many must be a whole number of at least 1"),
+        ("episodes=2.5", "must be a whole number"),
         ("sticky=1.5", "from 0 to 1"),
         ("sticky=nan", "sticky=nan must be"),
         ("greedy=maybe", "true or false"),
@@ -54,7 +55,7 @@ def test_values_are_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
         ("a" * 300, "cannot be reached: File name too long"),
         (f"unknown={'a' * 300}", "no key 'unknown'"),
         ("~nobody-of-this-name/x", "that user has no home folder"),
-        (f"step={'1' * 400}", "is too large"),
+        (f"step={'1' * 400}", "must be a whole number"),
     ],
 )
 def test_wrong_arguments_say_what_is_allowed(argument: str, says: str) -> None:

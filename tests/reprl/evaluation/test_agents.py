@@ -122,7 +122,7 @@ def test_agents_that_cannot_be_sampled_or_played():
 
 
 def test_scripted_players_are_named_as_the_analysis_knows_them():
-    from reprl.analysis.naming import is_baseline
+    from reprl.naming import is_baseline
 
     names = [
         ScriptedPlayer(agent).labels["method"]

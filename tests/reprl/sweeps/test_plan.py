@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from reprl.analysis.naming import method_name
 from reprl.cli import main
 from reprl.config.compose import options
 from reprl.config.overrides import quoted
 from reprl.errors import UserError
+from reprl.naming import method_name
 from reprl.sweeps import launch, plan
 from reprl.sweeps.local import Local
 
@@ -79,12 +79,12 @@ def test_every_sweep_file_expands(name):
         (["sede=1,2"], "no key 'sede'.*Did you mean 'seed'"),
         (["sweep=ablations"], "sweep=ablations is unknown.*Did you mean 'ablation'"),
         (["sweep.job=2"], "no key 'sweep.job'.*Did you mean 'jobs'"),
-        (["sweep.jobs=0"], "sweep.jobs=0 must be at least 1"),
+        (["sweep.jobs=0"], "sweep.jobs=0 must be a whole number of at least 1"),
         (["sweep.time_limit=-3"], "sweep.time_limit=-3"),
         (["sweep.retry=perhaps"], "sweep.retry=perhaps must be true or false"),
         (["algo.gamma=0.9,1.5"], "algo.gamma=1.5"),
         (["seed=range(0)"], "the sweep has no job: 'seed=range\\(0\\)' gives no value"),
-        (["sweep.jobs=[1"], "sweep.jobs=\\[1 is not a number"),
+        (["sweep.jobs=[1"], "sweep.jobs=\\[1 must be a whole number"),
         (["hydra.sweep.dir=x", "seed=0,1"], "a folder is named with run_dir="),
         (["seed=0,1", "run_dir="], "run_dir= is empty"),
         (["seed=0,1", "run_dir=a,b"], "'run_dir=a,b' is no folder: a sweep has one"),

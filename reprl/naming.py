@@ -1,38 +1,26 @@
-"""What runs are called: one readable method name from a resolved configuration."""
+"""What things are called: parts, methods, variants and files, each by one rule.
+
+A part's name comes from its spec, a method's from its parts, a variant's from its severity; the
+configuration, the players and the report all ask here.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprl.config.overrides import PARTS, flatten
-from reprl.envs.defaults import CLEAN
-from reprl.envs.variation.lookup import catalogue
-
-# Settings that change where or how a run is executed, or which seed it had, but not the method.
-NOT_THE_METHOD = (
-    "seed",
-    "choices",
-    "mode",
-    "log",
-    "run_dir",
-    "threads",
-    "device",
-    "wandb",
-    "progress",
-    "experiment",
-    "sweep",
-    "parent",
-    "checkpoint",
-    "eval",
-    "hydra",
-    "env.workers",
-)
+from reprl.schema import CLEAN, PARTS
 
 
 def is_baseline(method: str) -> bool:
     """Random and scripted players: measured for reference, never trained."""
     return method == "random" or method == "scripted" or method.startswith("scripted ")
+
+
+def class_name(target: Any) -> str:
+    """The last word of a `_target_`, "none" without one."""
+    return re.split(r"[.:]", str(target or "none"))[-1]
 
 
 def part_name(spec: Any) -> str:
@@ -45,7 +33,7 @@ def part_name(spec: Any) -> str:
         if spec.get("name"):
             return str(spec["name"])
         if "_target_" in spec:
-            return str(spec["_target_"]).replace(":", ".").rpartition(".")[2].lower()
+            return class_name(spec["_target_"]).lower()
         named = [part_name(v) for v in spec.values() if isinstance(v, Mapping)]
         return "+".join(n for n in named if n != "none") or "none"
     if isinstance(spec, Iterable):
@@ -60,6 +48,8 @@ def curve_of(variant: str) -> str:
 
 def usual_severity(variant: str) -> float | None:
     """The severity a variant has when none is asked for, None where that is not known."""
+    from reprl.envs.variation.lookup import catalogue
+
     known = [catalogue().get(part) for part in variant.split("+")]
     levels = {part.severity for part in known if part is not None and part.severity is not None}
     return levels.pop() if len(levels) == 1 and None not in known else None
@@ -67,6 +57,8 @@ def usual_severity(variant: str) -> float | None:
 
 def at_severity(variant: str, severity: float) -> str:
     """How to ask for a variant at a severity: in a composition every part that has one gets it."""
+    from reprl.envs.variation.lookup import catalogue
+
     parts = variant.split("+")
     known = {part: catalogue().get(part) for part in parts}
 
@@ -106,6 +98,11 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
+def method_of(parts: Mapping[str, str]) -> str:
+    """What distinguishes an agent from others, in one word: ppo-nature-conv-curl-cutout."""
+    return "-".join(parts[p] for p in PARTS if parts.get(p, "none") != "none")
+
+
 def method_name(config: Mapping[str, Any]) -> str:
     """For example `ppo nature + drac + boxes (on green_lines)`: parts that are on, nothing else."""
     names = parts_of(config)
@@ -118,13 +115,11 @@ def method_name(config: Mapping[str, Any]) -> str:
 
 def is_plain(config: Mapping[str, Any]) -> bool:
     """Whether a run is the bare algorithm and encoder on the clean game."""
-    return " + " not in method_name(config) and trained_variants(config) == [CLEAN]
+    names = parts_of(config)
+    extras = [p for p in PARTS[2:] if names[p] != "none"]
+    return not extras and trained_variants(config) == [CLEAN]
 
 
-def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The flattened settings that define the method, without seeds, folders and loggers."""
-    return {
-        key: value
-        for key, value in flatten(config).items()
-        if not any(key == skip or key.startswith(skip + ".") for skip in NOT_THE_METHOD)
-    }
+def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:
+    """Text as a file name: signs that some disk could refuse become `other`."""
+    return "".join(c if c.isalnum() or c in keep else other for c in text)[:longest]

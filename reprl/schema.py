@@ -1,0 +1,117 @@
+"""The columns, kinds and keys of every measured table, and the words that name metrics and states.
+
+Whoever writes or reads one of these files takes its columns from here; `reprl/tables.py` does the
+reading and writing. All of it is data in files that exist: names may be added, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reprl.envs.defaults import CLEAN as CLEAN
+
+# Prefixes of the columns of metrics.csv.
+ROLLOUT, VALIDATION_PREFIX = "rollout/", "validation/"
+TRAINING_SCORE = f"{ROLLOUT}score"
+VALIDATION_SCORE = f"{VALIDATION_PREFIX}score"
+ELAPSED = "time/elapsed"
+
+STATUSES = ("running", "finished", "interrupted", "failed", "killed")  # of a run
+ATTRIBUTIONS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
+
+INTEGERS = ("train_seed", "step", "episode", "eval_seed", "length", "step_in_game", "flip")
+NUMBERS = ("sticky", "episode_return", "value")
+MAYBE = (  # numbers that may be absent
+    *("severity", "js", "value_error", "feature_distance", "attention_shift"),
+    *("low", "high", "chance", "static", "ceiling", "n_frames", "n_games"),
+    *("advantage", "advantage_low", "advantage_high"),
+)
+NUMERIC = (*INTEGERS, *NUMBERS, *MAYBE)
+FLAGS = ("deterministic",)
+
+# Who played, what was played, and how.
+PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+IDENTITY = ("run", "method", *PARTS, "train_seed", "step")
+GAME = ("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky")
+# What makes two rows the same game under the same protocol; a run's folder may be renamed.
+SAME_GAME = (
+    *("method", "step", "variant", "severity", "episode", "eval_seed"),
+    *("deterministic", "sticky"),
+)
+LOOKED_AT = ("run", "method", "train_seed", "step", "variant", "view", "player")
+TWIN_MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shift")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One kind of measured file."""
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]  # rows alike in these are one measurement, and the newest counts
+    needed: tuple[str, ...]  # what the report cannot do without, in files of any age
+    measures: tuple[str, ...] = ()  # numbers that the report shows where they are there
+    single: bool = True  # a measurement is one row, not all rows of its key together
+    absent: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what older files mean without a column
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The needed columns that must be finite numbers."""
+        return tuple(c for c in self.needed if c in NUMERIC)
+
+
+EPISODES = Table(
+    columns=(*IDENTITY, *GAME, "episode_return", "length", "end"),
+    key=SAME_GAME,
+    needed=("run", "method", "train_seed", "variant", "episode_return"),
+)
+TWIN = Table(
+    columns=(*IDENTITY, *GAME, "step_in_game", *TWIN_MEASURES),
+    key=(*SAME_GAME, "step_in_game"),
+    needed=("run", "method", "train_seed", "variant", "step_in_game"),
+    measures=TWIN_MEASURES,
+)
+SCORES = Table(
+    columns=(
+        *LOOKED_AT,
+        *("object", "metric", "value", "low", "high", "chance", "static", "ceiling"),
+        *("n_frames", "n_games"),
+    ),
+    key=("step", "variant", "view", "player"),
+    needed=("run", "method", "train_seed", "variant", "object", "metric", "value"),
+    measures=("low", "high", "chance", "static", "ceiling", "n_frames"),
+    single=False,
+    absent={"player": "agent"},
+)
+FAITHFULNESS = Table(
+    columns=(
+        *LOOKED_AT,
+        *("test", "condition", "value", "advantage", "advantage_low", "advantage_high"),
+    ),
+    key=SCORES.key,
+    needed=("run", "method", "train_seed", "variant", "test", "condition", "value"),
+    measures=("advantage", "advantage_low", "advantage_high"),
+    single=False,
+    absent=SCORES.absent,
+)
+MEASURED = {
+    "episodes": EPISODES,
+    "twin": TWIN,
+    "attention": SCORES,
+    "faithfulness": FAITHFULNESS,
+}
+FILES = {  # where a run folder has them
+    "episodes": "evaluation/episodes.csv",
+    "twin": "evaluation/twin.csv",
+    "attention": "attention/scores.csv",
+    "faithfulness": "attention/faithfulness.csv",
+}
+# evaluation/validation.csv: these behind the step
+VALIDATION = ("variant", "severity", "episode", "eval_seed", "episode_return", "length", "end")
+# The generalization gap, one row per method and variant.
+GAP = (
+    *("method", "variant", "n_seeds", "score", "clean", "gap", "gap_low", "gap_high"),
+    *("retention", "retention_low", "retention_high"),
+)

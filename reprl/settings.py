@@ -1,0 +1,160 @@
+"""What every setting of ours allows, on one page and without torch.
+
+`reprl/config/schema.py` refuses a wrong value here before anything heavy is imported, and the
+constructor it is meant for reads the same line, so that a script and a run agree. Parts are found
+by the class their `_target_` names inside reprl: the settings of a user's own class are its own
+affair, whatever they are called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reprl.validation import Choice, Number, Numbers, Setting, Settings, Span
+
+FRACTION = Number(0, 1)
+COUNT = Number(1, whole=True)
+COEFFICIENT = Number(0, usual=(0, 10), scheduled=True)
+BEGIN = Number(0, whole=True)  # environment step from which a term counts
+# a run's: numpy and SB3 take no larger one
+SEED = Number(0, 2**31 - 1, whole=True)
+# a game's: drawn from a named stream
+GAME_SEED = Number(0, 2**63 - 1, whole=True)
+STEPS = Number(1, whole=True)
+EPISODES = Number(1, 100_000, whole=True, usual=(1, 100))
+THREADS = Number(1, 256, whole=True)
+MODES = ("plain", "fast")
+
+# -- the environment: `env.*` and reprl.envs.make_vec_env --------------------------------------
+
+ENV: dict[str, Number] = {
+    "severity": Number(0, 1, optional=True),
+    "n_envs": Number(1, 4096, whole=True, usual=(4, 256)),
+    "workers": Number(0, 256, whole=True),
+    "sticky": Number(0, 0.99),  # at 1 no action would ever reach the game
+    "stack": Number(1, 64, whole=True),
+    "gap": Number(1, 64, whole=True),
+    "size": Number(8, 512, whole=True, usual=(36, 210)),
+    "noop_max": Number(0, 1000, whole=True),
+    "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
+}
+SEVERITY = FRACTION
+SKILL = FRACTION
+REWARD = Number(1e-6, 1e6)
+REWARDS = ("clip", "raw")
+
+# -- the parts, by class -----------------------------------------------------------------------
+
+ON_POLICY: dict[str, Setting] = {
+    "learning_rate": Number(0, 1, usual=(1e-6, 1e-2), scheduled=True),
+    "weight_decay": Number(0, 1, usual=(0, 0.1)),
+    "gamma": Number(0, 1, usual=(0.9, 0.9999)),
+    "gae_lambda": Number(0, 1, usual=(0.8, 1)),
+    "ent_coef": Number(0, 10, usual=(0, 0.1), scheduled=True),
+    "vf_coef": Number(0, 100, usual=(0, 2), scheduled=True),
+    "max_grad_norm": Number(0, usual=(0.05, 40), open_low=True),
+    "n_steps": Number(1, 1_000_000, usual=(2, 4096), whole=True),
+    "instrument_every": Number(0, 1_000_000_000, whole=True, optional=True),
+    "optimizer": Choice(("adam", "rmsprop", "rmsprop_tf"), optional=True),
+    "seed": Number(0, 2**31 - 1, whole=True, optional=True),
+}
+DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
+ENCODER: dict[str, Setting] = {
+    "features_dim": Number(1, 65_536, whole=True),
+    "dropout": DROPOUT,
+}
+# keys of `attention` that place any mask, the user's own included
+PLACEMENT: dict[str, Setting] = {
+    "where": Choice(("features", "image")),
+    "resolution": Number(1, whole=True, word="native"),
+    "floor": Number(0, 1, open_high=True, optional=True),
+}
+USE: dict[str, Setting] = {"use": Choice(("rad", "views"))}  # of any augmentation
+LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
+TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
+ANCHOR = Choice(("view", "batch"))
+PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
+SIDES = Number(1, 10_000, whole=True)
+
+CLASSES: dict[str, dict[str, Setting]] = {
+    "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
+    "PPO": ON_POLICY
+    | {
+        "batch_size": Number(2, 10_000_000, usual=(32, 32_768), whole=True),
+        "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
+        "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
+        "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
+        "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+    },
+    "Nature": ENCODER,
+    "NaturePadded": ENCODER,
+    "Impala": ENCODER | {"width": Number(1 / 16)},  # of 16 channels at least one is left
+    "ConvMask": {"hidden": Numbers(COUNT, "[64]")},
+    "MlpMask": {"hidden": COUNT},
+    "SelfAttentionMask": {"width": COUNT},
+    "SoftplusMask": {"width": COUNT},
+    "Contrastive": LOSS | {"feature": COUNT, "tau": TAU, "anchor": ANCHOR},
+    "TemporalContrastive": LOSS
+    | {"offset": COUNT, "latent": COUNT, "hidden": COUNT, "tau": TAU, "anchor": ANCHOR},
+    "SpatioTemporal": LOSS,
+    "DrAC": LOSS,
+    "Sparsity": LOSS,
+    "Regularization": LOSS,
+    "Reconstruction": LOSS | {"shrink": COUNT},
+    "ValuePrediction": LOSS | {"hidden": COUNT},
+    "RewardPrediction": LOSS | {"hidden": COUNT},
+    "Decoder": LOSS
+    | {
+        "target": Choice(("value", "policy", "features", "pixels")),
+        "view": Choice(("map", "image")),
+        "hidden": COUNT,
+        "shrink": COUNT,
+    },
+    "Representation": {
+        # from 1 on the contrastive loss did not converge, from 1e-4 on training crawled
+        "repr_coef": Number(0, usual=(0, 0.5), scheduled=True),
+        "regularize_coef": Number(0, usual=(0, 5e-5), scheduled=True),
+        **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
+        "begin_repr": BEGIN,
+    },
+    "Shift": PROBABILITY | {"pixels": SIDES, "fill": Choice(("edge", "black"))},
+    # below a tenth nothing of the game is left; above 1 there is nothing to cut
+    "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
+    "Flip": PROBABILITY,
+    "Cutout": PROBABILITY
+    | {
+        "boxes": Span(Number(0, 1000, whole=True)),
+        "sides": Span(SIDES),
+        "fill": Choice(("black", "gray")),
+    },
+    "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
+    "Noise": PROBABILITY | {"deviation": Number(0, 255)},
+    "Blur": PROBABILITY | {"sigma": Span(Number(0.01, 100))},
+}
+
+
+def settings_of(group: str, target: Any) -> Settings:
+    """The settings of ours in a group's spec, by the `_target_` it names."""
+    words = re.split(r"[.:]", str(target or ""))
+    own = CLASSES.get(words[-1], {}) if words[0] == "reprl" else {}
+    return {"attention": PLACEMENT, "augmentation": USE}.get(group, {}) | own
+
+
+def declared(
+    group: str, key: str, spec: Any
+) -> Iterator[tuple[str, dict[str, Any] | list[Any], Any, Setting | None]]:
+    """Every value of a part's spec, nested specs included: its key, its holder, its name there.
+
+    Last comes what it allows, None where that is not for us to say.
+    """
+    target = spec.get("_target_") if isinstance(spec, dict) else None
+    known = settings_of(group, target)
+    for name in list(spec) if isinstance(spec, dict) else range(len(spec)):
+        setting, value = known.get(str(name)), spec[name]
+        yield f"{key}.{name}", spec, name, setting
+        if setting is None and isinstance(value, dict | list):
+            # an encoder of ours places its mask; whatever a user's own class nests is its own
+            masked = group == "encoder" and name == "attention" and bool(known)
+            yield from declared("attention" if masked else "", f"{key}.{name}", value)
