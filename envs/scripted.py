@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ _SPEED = 5.5  # pixels a frame that a held key moves the paddle, two frames afte
 _AHEAD = 3  # actions planned exactly before the ball arrives
 _MOVES = {NOOP: 0, RIGHT: 1, LEFT: -1}
 _EFFORT = np.array([0.1, 0.11, 0.12])  # pixels of aim that a move in each action is worth
+_KEPT = ("score", "lives", "velocity", "samples", "aim", "moving")  # of a game's memory, plain data
 _PLANS = np.array(list(itertools.product((0, 1, -1), repeat=_AHEAD)))  # (27, 3)
 
 
@@ -67,6 +69,24 @@ class _Eye:
             if dy * vy <= 0:
                 self.aim = float(self.rng.uniform(-0.7, 0.7))
         self.velocity, self.samples = (dx, dy), 1
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        box = None if self.ball is None else [self.ball.x, self.ball.y, self.ball.w, self.ball.h]
+        return kept | {"ball": box, "rng": self.rng.bit_generator.state}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> _Eye:
+        """The memory whose state it is."""
+        rng = np.random.default_rng()
+        rng.bit_generator.state = state["rng"]
+        eye = cls(rng)
+        for name in _KEPT:
+            setattr(eye, name, state[name])
+        eye.velocity = None if eye.velocity is None else tuple(eye.velocity)  # type: ignore[assignment]
+        eye.ball = None if state["ball"] is None else Box(*state["ball"])
+        return eye
 
     def meeting(self) -> tuple[float, float] | None:
         """Where the ball's middle will be at the paddle's height, and in how many frames."""
@@ -120,10 +140,38 @@ class ScriptedAgent:
             eye = self._eye(i, seen, None if games is None else int(games[i]))
             eye.watch(self._ball(seen))
             drawn = eye.rng.random(), int(eye.rng.integers(4))
-            action = self._meant(eye, seen) if drawn[0] < self.skill else drawn[1]
+            meant = int(self._costs(eye, seen).argmin())
+            action = meant if drawn[0] < self.skill else drawn[1]
             eye.moving = _MOVES.get(action, 0)
             actions[i] = action
         return actions
+
+    def costs(self, objects: Sequence[Objects], before: Sequence[int] | np.ndarray) -> np.ndarray:
+        """What each action would cost, float (n, 4), in states to which anybody may have played.
+
+        The cost of an action is that of the best plan that begins with it: pixels of aim and
+        effort, 100 for each pixel by which the ball is missed, infinite where the player would
+        never take it. The least one is what `predict` means. `before` (n,) are the actions that
+        led here: half of a move's way is still to come. Call one of the two once a step.
+        """
+        costs = np.empty((len(objects), 4))
+        for i, seen in enumerate(objects):
+            eye = self._eye(i, seen, None)
+            eye.moving = _MOVES.get(int(before[i]), 0)
+            eye.watch(self._ball(seen))
+            costs[i] = self._costs(eye, seen)
+        return costs
+
+    def state(self) -> dict[str, Any]:
+        """What the player remembers of every game, as JSON can hold it."""
+        return {
+            str(i): eye.state() | {"game": self._games[i]} for i, eye in sorted(self._eyes.items())
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the player whose state it is."""
+        self._eyes = {int(i): _Eye.of(memory) for i, memory in state.items()}
+        self._games = {int(i): memory["game"] for i, memory in state.items()}
 
     def _eye(self, i: int, seen: Objects, game: int | None) -> _Eye:
         """The memory of environment i, fresh where a new game has begun."""
@@ -150,10 +198,12 @@ class ScriptedAgent:
                 return Box(int(columns[columns.size // 2]) - 1, int(rows[-1]) - 3, 2, 4)
         return ball
 
-    def _meant(self, eye: _Eye, seen: Objects) -> int:
-        """The action a player who wants to hit the ball would take."""
+    def _costs(self, eye: _Eye, seen: Objects) -> np.ndarray:
+        """What each action costs a player who wants to hit the ball: (4,)."""
+        costs = np.full(4, np.inf)
         if eye.ball is None:
-            return FIRE
+            costs[FIRE] = 0.0
+            return costs
         width = 16.0 if seen.paddle is None else seen.paddle.w
         paddle = 80.0 if seen.paddle is None or "paddle" in self.blind_to else seen.paddle.center[0]
         meeting = eye.meeting()
@@ -167,7 +217,8 @@ class ScriptedAgent:
         aimed = np.abs(off - eye.aim * reach).mean(axis=0)
         # Hitting matters most, then the place on the paddle, then few moves, and early ones.
         cost = 100 * missed + aimed + np.abs(_PLANS) @ _EFFORT
-        return (NOOP, RIGHT, LEFT)[int(_PLANS[int(cost.argmin())][0])]
+        costs[[NOOP, RIGHT, LEFT]] = cost.reshape(3, -1).min(axis=1)  # plans by their first move
+        return costs
 
     @staticmethod
     def _paddle_at(paddle: float, moving: int, frames: float) -> np.ndarray:
