@@ -6,7 +6,7 @@ that says nothing is any ALE game without ground truth: played, drawn and report
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -52,9 +52,21 @@ def mirrored(meanings: Sequence[str] | None) -> tuple[int, ...] | None:
 class Memory:
     """What a scripted agent remembers of one game; a game's own agent adds to it."""
 
+    kept: ClassVar[tuple[str, ...]] = ("score", "lives")  # what it holds, as plain data
+
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.score = self.lives = 0
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        return {k: getattr(self, k) for k in self.kept} | {"rng": self.rng.bit_generator.state}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the memory whose state it is."""
+        self.rng.bit_generator.state = state["rng"]
+        for name in self.kept:
+            setattr(self, name, state[name])
 
 
 class Scripted:
@@ -62,7 +74,8 @@ class Scripted:
 
     skill: the share of actions that are meant; the others are random. 0 is random play.
     blind_to: names out of `blindness`; what they mean is the game's business.
-    A game's own agent says what it remembers, sees and wants: `memory`, `look`, `meant`.
+    A game's own agent says what it remembers, sees and wants: `memory`, `look`, and `meant` or,
+    where it can say more than the best action, `action_costs`.
     """
 
     blindness: ClassVar[tuple[str, ...]] = ()
@@ -86,7 +99,15 @@ class Scripted:
 
     def meant(self, memory: Any, seen: Objects) -> int:
         """The action an agent that wants to win would take, a position in the action set."""
-        raise AssertionError(f"{type(self).__name__} must define meant()")
+        return int(self.action_costs(memory, seen).argmin())
+
+    def action_costs(self, memory: Any, seen: Objects) -> np.ndarray:
+        """What each action would cost such an agent, (n_actions,): infinite what it never takes."""
+        if type(self).meant is Scripted.meant:
+            raise AssertionError(f"{type(self).__name__} must define meant() or action_costs()")
+        costs = np.full(self.n_actions, np.inf)
+        costs[self.meant(memory, seen)] = 0.0
+        return costs
 
     def moved(self, memory: Any, action: int) -> None:
         """Be told the action that was taken, meant or not."""
@@ -105,6 +126,35 @@ class Scripted:
             actions[i] = self.meant(memory, seen) if drawn[0] < self.skill else drawn[1]
             self.moved(memory, int(actions[i]))
         return actions
+
+    def costs(self, objects: Sequence[Objects], before: Sequence[int] | np.ndarray) -> np.ndarray:
+        """What each action would cost, float (n, A), in states to which anybody may have played.
+
+        The least one is what `predict` means. `before` (n,) are the actions that led here. Call
+        one of the two once a step.
+        """
+        costs = np.empty((len(objects), self.n_actions))
+        for i, seen in enumerate(objects):
+            memory = self._memory(i, seen, None)
+            self.moved(memory, int(before[i]))
+            self.look(memory, seen)
+            costs[i] = self.action_costs(memory, seen)
+        return costs
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered of every game, as JSON can hold it."""
+        return {
+            str(i): memory.state() | {"game": self._games[i]}
+            for i, memory in sorted(self._memories.items())
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on as the agent whose state it is."""
+        self._memories = {}
+        for i, kept in state.items():
+            self._memories[int(i)] = self.memory(np.random.default_rng(0))
+            self._memories[int(i)].load_state(kept)
+        self._games = {int(i): kept["game"] for i, kept in state.items()}
 
     def _memory(self, i: int, seen: Objects, game: int | None) -> Any:
         """The memory of environment i, fresh where a new game has begun."""

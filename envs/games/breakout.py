@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -81,6 +82,8 @@ _PLANS = np.array(list(itertools.product((0, 1, -1), repeat=_AHEAD)))  # (27, 3)
 class _Eye(Memory):
     """What the player remembers of one game."""
 
+    kept: ClassVar[tuple[str, ...]] = (*Memory.kept, "velocity", "samples", "aim", "moving")
+
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__(rng)
         self.ball: Box | None = None
@@ -88,6 +91,15 @@ class _Eye(Memory):
         self.samples = 0  # steps of straight flight behind the velocity
         self.aim = 0.0  # where on the paddle the ball shall fall, from its middle
         self.moving = 0  # the previous action's direction: half of its way is still to come
+
+    def state(self) -> dict[str, Any]:
+        box = None if self.ball is None else [self.ball.x, self.ball.y, self.ball.w, self.ball.h]
+        return super().state() | {"ball": box}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.velocity = None if self.velocity is None else (self.velocity[0], self.velocity[1])
+        self.ball = None if state["ball"] is None else Box(*state["ball"])
 
     def watch(self, ball: Box | None) -> None:
         """Take in where the ball is one step later."""
@@ -162,10 +174,16 @@ class ScriptedAgent(Scripted):
                 return Box(int(columns[columns.size // 2]) - 1, int(rows[-1]) - 3, 2, 4)
         return ball
 
-    def meant(self, memory: _Eye, seen: Objects) -> int:
-        """The action a player who wants to hit the ball would take."""
+    def action_costs(self, memory: _Eye, seen: Objects) -> np.ndarray:
+        """What each action costs a player who wants to hit the ball: (4,).
+
+        The cost of the best plan that begins with it: pixels of aim and effort, 100 for each pixel
+        by which the ball is missed.
+        """
+        costs = np.full(4, np.inf)
         if memory.ball is None:
-            return FIRE
+            costs[FIRE] = 0.0
+            return costs
         width = 16.0 if seen.paddle is None else seen.paddle.w
         paddle = 80.0 if seen.paddle is None or "paddle" in self.blind_to else seen.paddle.center[0]
         meeting = memory.meeting()
@@ -181,7 +199,8 @@ class ScriptedAgent(Scripted):
         aimed = np.abs(off - memory.aim * reach).mean(axis=0)
         # Hitting matters most, then the place on the paddle, then few moves, and early ones.
         cost = 100 * missed + aimed + np.abs(_PLANS) @ _EFFORT
-        return (NOOP, RIGHT, LEFT)[int(_PLANS[int(cost.argmin())][0])]
+        costs[[NOOP, RIGHT, LEFT]] = cost.reshape(3, -1).min(axis=1)  # plans by their first move
+        return costs
 
     @staticmethod
     def _paddle_at(paddle: float, moving: int, frames: float) -> np.ndarray:

@@ -125,11 +125,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self._stream_seed = int(given["seed"])
         passed = given | {"policy_kwargs": policy_arguments(given, self.specs, optimizer)}
         for name in ("ent_coef", "vf_coef"):
-            if callable(passed[name]):
+            if callable(passed.get(name)):
                 passed[name] = passed[name](1.0)
         if passed["rollout_buffer_class"] is not None:
             raise UserError("rollout_buffer_class cannot be chosen: reprl brings its own memory.")
-        passed["rollout_buffer_class"] = FrameMemory if mode == "fast" else RolloutMemory
+        passed |= self._memory()
         super().__init__(env=env, **passed)
 
     def _setup_model(self) -> None:
@@ -153,7 +153,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
             self.network = CompiledPolicy(self.policy, compile=self.compile)
-            assert isinstance(self.rollout_buffer, FrameMemory)
+        if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
         self.losses = AuxiliaryLosses(
             specs=self.specs,
@@ -181,6 +181,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             auxiliary=self.losses,
             forward=policy_forward if self.network is None else self.network.forward,
         )
+
+    def _memory(self) -> dict[str, Any]:
+        """SB3's arguments that say what a rollout is kept in."""
+        return {"rollout_buffer_class": FrameMemory if self.mode == "fast" else RolloutMemory}
 
     def _require_pictures(self) -> None:
         space = self.observation_space
@@ -312,7 +316,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         """Set what stays the same over an update's minibatches."""
         progress = self._current_progress_remaining
         for name in ("ent_coef", "vf_coef"):
-            if callable(given := self.arguments[name]):
+            if callable(given := self.arguments.get(name)):
                 setattr(self, name, float(given(progress)))
 
     def _epochs(self) -> int:

@@ -16,7 +16,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl import components
-from reprl.augmentation.base import Augmentation, stateless
+from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
@@ -146,15 +146,26 @@ class AuxiliaryLosses:
 
     def augment(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """The training batch as RAD has it; untouched where there is nothing to do."""
+        view = self.view(observations)
+        return view.observations, self.follow(view, actions)
+
+    def view(self, observations: Tensor) -> View:
+        """The observations as RAD has them."""
         if self.augmentation is None or self.specs.use != "rad":
-            return observations, actions
+            return View(observations)
         with self._module_stream.active(), torch.no_grad():
-            view = self.augmentation(observations, self.generators["augmentation"])
-        if view.mirrored is not None:
-            if self.mirror is None:
-                raise UserError(NAMELESS)
-            actions = torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)
-        return view.observations, actions
+            return self.augmentation(observations, self.generators["augmentation"])
+
+    def follow(self, view: View, actions: Tensor) -> Tensor:
+        """Actions (B,), or their probabilities (B, n_actions), mirrored where the picture is."""
+        if view.mirrored is None:
+            return actions
+        if self.mirror is None:
+            raise UserError(NAMELESS)
+        mirror = self.mirror.to(actions.device)
+        if actions.dim() == 2:
+            return torch.where(view.mirrored[:, None], actions[:, mirror], actions)
+        return torch.where(view.mirrored, mirror[actions], actions)
 
     def batch(
         self,

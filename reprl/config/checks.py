@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def check_batches(config: Config) -> None:
     """Refuse a rollout that cannot be dealt out to environments, workers and minibatches."""
     batch = config.algo.get("batch_size")
-    if batch and batch > config.rollout:
+    # algorithms without epochs draw from more than a rollout
+    if batch and "n_epochs" in config.algo and batch > config.rollout:
         raise UserError(
             f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
             f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."

@@ -122,7 +122,7 @@ class Config:
         if self.threads > cores:
             found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
         batch = self.algo.get("batch_size")
-        if batch and self.rollout % batch:
+        if batch and "n_epochs" in self.algo and self.rollout % batch:
             found.append(
                 f"algo.batch_size={batch} does not divide the rollout of {self.rollout} steps: the "
                 "last minibatch of each epoch is smaller."

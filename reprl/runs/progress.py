@@ -42,7 +42,8 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     if clipped > 0.4 and values.get("train/clip_range", 1.0) > 0.02:
         found.append(f"{clipped:.0%} of the updates are clipped")
     entropy = -values.get("train/entropy_loss", -math.inf)
-    if entropy < 0.05 * math.log(max(n_actions, 2)):
+    exploring = "imitation/beta" not in values  # an imitator need not
+    if exploring and entropy < 0.05 * math.log(max(n_actions, 2)):
         found.append(f"entropy {entropy:.3f}: the policy has stopped exploring")
     explained = values.get("train/explained_variance", 1.0)
     if explained < -0.1 and progress > 0.1:

@@ -41,7 +41,8 @@ def branch(model: Algorithm, config: Config) -> None:
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "
-            f"{path} at step {stored.step} are taken; this run begins at step 0."
+            f"{path} at step {stored.step} are taken; this run begins at step 0 with a fresh "
+            "optimizer."
         )
         fresh = model.capture()
         model.restore(replace(fresh, parameters=stored.parameters))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reprl import checkpoint
+from reprl.cli import main
 from reprl.config.schema import Config, load
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
@@ -56,3 +57,30 @@ def test_another_mode_takes_the_weights_only_and_says_so(
     assert ours.step == 32  # from step 0, not beyond the parent's 32
     for name, tensor in theirs.parameters.items():
         assert (ours.parameters[name] - tensor).abs().max() < 1e-6
+
+
+def test_ppo_goes_on_from_an_imitator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Encoder, policy and value head carry over; the optimizer and the steps begin anew."""
+    short = ["total_steps=64", "eval.every=0", "checkpoint.every=32", "attention=conv"]
+    tiny = [setting for setting in TINY if "n_epochs" not in setting]
+    imitation = [*tiny, *short, "algo=imitation", "algo.updates=3"]
+    assert main(["train", *imitation, f"run_dir={tmp_path / 'imitator'}"]) == 0
+    capsys.readouterr()
+    more = [*short, "algo.learning_rate=1e-9", f"parent={tmp_path / 'imitator'}"]
+    assert train(tmp_path / "ppo", *more) == 0
+    said = capsys.readouterr().out
+    assert "not the same course (algo._target_), so only the weights of" in said
+    assert "begins at step 0 with a fresh optimizer" in said
+    parent, first = checkpoint.read(tmp_path / "imitator"), checkpoint.read(tmp_path / "ppo", 0)
+    names = set(first.parameters)
+    for part in ("features_extractor", "action_net", "value_net"):
+        assert any(name.startswith(f"policy.{part}") for name in names)
+    assert names == set(parent.parameters)
+    for name, tensor in parent.parameters.items():
+        assert (first.parameters[name] == tensor).all()
+    assert parent.optimizer
+    assert not first.optimizer
+    assert not any(name.startswith("memory.") for name in first.state)
+    last = checkpoint.read(tmp_path / "ppo")
+    assert last.meta["algorithm"] == "PPO"
+    assert last.step == 64
