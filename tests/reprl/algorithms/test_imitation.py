@@ -95,7 +95,7 @@ def test_costs_are_least_for_what_the_player_means() -> None:
             for eye in player._memories.values():
                 eye.aim = 0.0
         agree = costs.argmin(axis=1) == actions
-        turned = np.array([eye.samples == 1 for eye in plays._eyes.values()])
+        turned = np.array([eye.samples == 1 for eye in plays._memories.values()])
         assert (agree | turned).all()  # in the step of a turn the aim was drawn before it was used
         before = actions
         env.step(actions)
