@@ -5,6 +5,7 @@ A mask only says how much each cell counts; `attention.py` decides what it is ap
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,16 +14,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
+from reprl.encoders.inputs import gray_levels
 from reprl.errors import UserError
+
+FAINT_GAIN = 0.01  # of a last layer whose first answer is its bias
 
 
 class Mask(KeepsOwnWeights):
     """The interface: built with the map's channels and size, weights >= 0 out."""
 
     bounded = True  # in [0, 1]; an unbounded mask gets no floor and is reported max-normalised
+    of_change = False  # its branch sees only what changed, and gives how much as first channel
 
     def forward(self, features: Tensor) -> Tensor:
         raise AssertionError(f"{type(self).__name__} must define forward()")
+
+
+def _share(kind: str, key: str, value: float) -> None:
+    if not isinstance(value, int | float) or not 0 < value < 1:
+        raise UserError(f"attention {kind}: {key}={value} must be a number between 0 and 1.")
 
 
 def _at_least_one(kind: str, key: str, value: int) -> None:
@@ -31,9 +41,20 @@ def _at_least_one(kind: str, key: str, value: int) -> None:
 
 
 class ConvMask(Mask):
-    """1x1 convolutions: each cell is judged by its own features alone."""
+    """1x1 convolutions: each cell is judged by its own features alone.
 
-    def __init__(self, *, channels: int, size: tuple[int, int], hidden: Sequence[int] = ()) -> None:
+    `opening` is how open every cell is before any learning, 0.5 for half; None leaves that to the
+    first weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        size: tuple[int, int],
+        hidden: Sequence[int] = (),
+        opening: float | None = None,
+    ) -> None:
         super().__init__()
         if isinstance(hidden, (int, str)):
             raise UserError(f"attention conv: hidden={hidden} must be a list such as [64].")
@@ -44,10 +65,44 @@ class ConvMask(Mask):
             layers += [nn.Conv2d(before, after, 1), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, 1))
         orthogonal(self.net, RELU_GAIN)
-        orthogonal(self.net[-1], 1.0)
+        orthogonal(self.net[-1], 1.0 if opening is None else FAINT_GAIN)
+        if opening is not None:
+            _share("conv", "opening", opening)
+            nn.init.constant_(self.net[-1].bias, math.log(opening / (1 - opening)))
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.sigmoid(self.net(features))
+
+
+class MotionMask(Mask):
+    """How much each cell changed, times a learned gain: a cell in which nothing moved is 0.
+
+    1 - exp(-gain * change): only change can light a cell, and only the cell it is in. The gain
+    is what is learned: which change matters, judged by the signed differences around the cell.
+    It starts at 1, at which the ball of Breakout leaves its cell about half open.
+    """
+
+    of_change = True
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        size: tuple[int, int],
+        threshold: float = 0.0,
+        decay: float = 0.8,
+    ) -> None:
+        super().__init__()
+        _share("motion", "decay", decay if decay != 1 else 0.5)
+        self.threshold = gray_levels("attention motion: threshold", threshold)
+        self.decay = float(decay)
+        self.gain = nn.Conv2d(channels - 1, 1, 1)
+        orthogonal(self.gain, FAINT_GAIN)
+        nn.init.constant_(self.gain.bias, math.log(math.e - 1))  # softplus gives 1
+
+    def forward(self, features: Tensor) -> Tensor:
+        changed, surroundings = features[:, :1], features[:, 1:]
+        return 1 - torch.exp(-F.softplus(self.gain(surroundings)) * changed)
 
 
 class MlpMask(Mask):
