@@ -25,6 +25,7 @@ from reprl.algorithms.compiled import FusedRMSprop, Network, fuse, keep_memory, 
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.journal import Journal, TimedEnv, Timings
 from reprl.algorithms.objectives import Objective, evaluate
+from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
 from reprl.algorithms.resumable import Resumable
 from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.algorithms.specs import Auxiliary, Specs, resolve
@@ -132,6 +133,7 @@ class Agent(Resumable):
             self.network = Network(self.policy, compile=self.compile)
             assert isinstance(self.rollout_buffer, FrameMemory)
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
+        separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.extras = Extras(
             specs=self.specs,
             policy=self.policy,
@@ -238,6 +240,7 @@ class Agent(Resumable):
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
+        keep_own_rates(self.policy.optimizer)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
         objective, coefficients = self._objective(), self._coefficients()

@@ -24,6 +24,7 @@ from reprl.augmentation.base import Augmentation, stateless
 from reprl.auxiliary.base import Batch
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
+from reprl.encoders.hard import streams
 from reprl.errors import UserError
 from reprl.rng import stream_seed, torch_stream
 
@@ -189,12 +190,16 @@ class Extras:
     @contextmanager
     def _module_stream(self) -> Iterator[None]:
         outside = torch.get_rng_state()
+        # a hard mask draws from a stream of its own, which the losses' looks must not move on
+        drawn = [(stream, stream.clone()) for stream in streams(self.encoder)]
         torch.set_rng_state(self._modules_state)
         try:
             yield
         finally:
             self._modules_state = torch.get_rng_state()
             torch.set_rng_state(outside)
+            for stream, before in drawn:
+                stream.copy_(before)
 
     def state(self) -> dict[str, Tensor]:
         """The random streams' states."""
