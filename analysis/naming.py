@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprl.config.gained import completed, encoder_name
 from reprl.config.overrides import PARTS, flatten
 from reprl.envs.variation.lookup import catalogue
 
@@ -100,6 +101,7 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     chosen = choices if isinstance(choices, Mapping) else {}
     names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
     encoder = config.get("encoder")
+    names["encoder"] = encoder_name(names["encoder"], encoder)
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
     return names
@@ -116,14 +118,17 @@ def method_name(config: Mapping[str, Any]) -> str:
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
-    """Whether a run is the bare algorithm and encoder on the clean game."""
-    return " + " not in method_name(config) and trained_variants(config) == ["original"]
+    """Whether a run is the bare algorithm and encoder, fed with frames, on the clean game."""
+    encoder = config.get("encoder")
+    fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
+    bare = " + " not in method_name(config) and fed == "frames"
+    return bare and trained_variants(config) == ["original"]
 
 
 def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The flattened settings that define the method, without seeds, folders and loggers."""
     return {
         key: value
-        for key, value in flatten(config).items()
+        for key, value in flatten({part: completed(part, v) for part, v in config.items()}).items()
         if not any(key == skip or key.startswith(skip + ".") for skip in NOT_THE_METHOD)
     }

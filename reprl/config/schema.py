@@ -17,8 +17,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_batches, check_variants, device_of
+from reprl.config.checks import check_batches, check_motion, check_variants, device_of
 from reprl.config.compose import compose, selections
+from reprl.config.gained import encoder_name
 from reprl.config.overrides import PARTS, flatten
 from reprl.errors import UserError, nearest, unknown
 from reprl.validation import FRACTION, STICKIEST, WORDS, Range, checked, number_of, range_of
@@ -96,8 +97,9 @@ class Config:
     @property
     def method(self) -> str:
         """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
-        named = [str(self.choices.get(part) or "none") for part in PARTS]
-        return "-".join(name for name in named if name != "none")
+        named = {part: str(self.choices.get(part) or "none") for part in PARTS}
+        named["encoder"] = encoder_name(named["encoder"], self.encoder)
+        return "-".join(name for name in named.values() if name != "none")
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -177,6 +179,7 @@ def check(values: Mapping[str, Any]) -> Config:
     config: Config = _build(Config, values, "")
     check_batches(config)
     check_variants(config)
+    check_motion(config)
     return replace(config, device=device_of(config.device))
 
 

@@ -16,7 +16,7 @@ from reprl.errors import UserError, unknown
 from reprl.rng import torch_stream
 
 KINDS = ("top_k", "gumbel")
-SETTINGS = {"top_k": "keep", "gumbel": "temperature"}
+KEYS = ("by", "keep", "temperature")  # keep is for top_k, temperature for gumbel
 
 
 class Hard(nn.Module):
@@ -29,21 +29,21 @@ class Hard(nn.Module):
 
     stream: Tensor
 
-    def __init__(self, *, kind: str, keep: float = 0.1, temperature: float = 1.0) -> None:
+    def __init__(self, *, by: str, keep: float = 0.1, temperature: float = 1.0) -> None:
         super().__init__()
         if not _real(keep) or not 0 < keep <= 1:
             raise UserError(f"attention.hard.keep={keep} must be above 0 and at most 1.")
         if not _real(temperature) or not temperature > 0:
             raise UserError(f"attention.hard.temperature={temperature} must be above 0.")
-        self.kind, self.keep, self.temperature = kind, keep, temperature
-        if kind == "gumbel":
+        self.by, self.keep, self.temperature = by, keep, temperature
+        if by == "gumbel":
             # A generator's state as a buffer: it travels with the parameters into a checkpoint.
             # initial_seed() is the run's seed, which SB3 has given torch before it builds a policy.
             stream = torch_stream(torch.initial_seed() % 2**63, "attention", "gumbel")
             self.register_buffer("stream", stream.get_state())
 
     def forward(self, mask: Tensor) -> Tensor:
-        if self.kind == "top_k":
+        if self.by == "top_k":
             cells = mask.flatten(2)  # (B, K, h*w)
             count = max(1, round(self.keep * cells.shape[2]))
             best = cells.topk(count, dim=2).indices
@@ -66,26 +66,26 @@ class Hard(nn.Module):
 
 
 def build_hard(spec: str | Mapping[str, Any] | None) -> Hard | None:
-    """From `attention.hard`: null, a kind, or a mapping with the kind and its setting."""
+    """From `attention.hard`: null, a kind, or a mapping with it and its setting."""
     if spec is None or spec == "none":
         return None
-    given = {"kind": spec} if isinstance(spec, str) else spec
-    if not isinstance(given, Mapping) or "kind" not in given:
+    given = {"by": spec} if isinstance(spec, str) else spec
+    if not isinstance(given, Mapping) or "by" not in given:
         raise UserError(
             f"attention.hard={spec} must be null, one of {', '.join(KINDS)}, or a mapping such as "
-            "{kind: top_k, keep: 0.1}."
+            "{by: top_k, keep: 0.1}."
         )
-    if (kind := given["kind"]) not in KINDS:
-        raise unknown("value of attention.hard", str(kind), KINDS)
+    if given["by"] not in KINDS:
+        raise unknown("value of attention.hard", str(given["by"]), KINDS)
     for key in given:
-        if key not in ("kind", SETTINGS[kind]):
-            raise unknown(f"key of attention.hard with kind {kind}", str(key), (SETTINGS[kind],))
+        if key not in KEYS:
+            raise unknown("key of attention.hard", str(key), KEYS)
     return Hard(**given)
 
 
 def streams(network: nn.Module) -> list[Tensor]:
     """The states of all random streams inside a network, to be kept and put back."""
-    return [m.stream for m in network.modules() if isinstance(m, Hard) and m.kind == "gumbel"]
+    return [m.stream for m in network.modules() if isinstance(m, Hard) and m.by == "gumbel"]
 
 
 def _straight_through(hard: Tensor, soft: Tensor) -> Tensor:
