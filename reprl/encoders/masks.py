@@ -30,9 +30,14 @@ class Mask(KeepsOwnWeights):
         raise AssertionError(f"{type(self).__name__} must define forward()")
 
 
-def _share(kind: str, key: str, value: float) -> None:
-    if not isinstance(value, int | float) or not 0 < value < 1:
-        raise UserError(f"attention {kind}: {key}={value} must be a number between 0 and 1.")
+def _begin_at(layer: nn.Module, kind: str, opening: float) -> None:
+    """Initialise a mask's last layer so that every cell begins about this open."""
+    if not isinstance(opening, int | float) or not 0 < opening < 1:
+        raise UserError(f"attention {kind}: opening={opening} must be a number between 0 and 1.")
+    assert isinstance(layer, nn.Conv2d)
+    assert layer.bias is not None
+    orthogonal(layer, FAINT_GAIN)
+    nn.init.constant_(layer.bias, math.log(opening / (1 - opening)))
 
 
 def _at_least_one(kind: str, key: str, value: int) -> None:
@@ -65,21 +70,21 @@ class ConvMask(Mask):
             layers += [nn.Conv2d(before, after, 1), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, 1))
         orthogonal(self.net, RELU_GAIN)
-        orthogonal(self.net[-1], 1.0 if opening is None else FAINT_GAIN)
+        orthogonal(self.net[-1], 1.0)
         if opening is not None:
-            _share("conv", "opening", opening)
-            nn.init.constant_(self.net[-1].bias, math.log(opening / (1 - opening)))
+            _begin_at(self.net[-1], "conv", opening)
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.sigmoid(self.net(features))
 
 
 class MotionMask(Mask):
-    """How much each cell changed, times a learned gain: a cell in which nothing moved is 0.
+    """How surely a cell changed, times a learned weight: a cell in which nothing moved is 0.
 
-    1 - exp(-gain * change): only change can light a cell, and only the cell it is in. The gain
-    is what is learned: which change matters, judged by the signed differences around the cell.
-    It starts at 1, at which the ball of Breakout leaves its cell about half open.
+    (1 - exp(-sensitivity * change)) * weight: only change can light a cell, and only the cell it
+    is in. The weight, in [0, 1], is what is learned: which change matters, judged by the signed
+    differences around the cell. It starts at `opening`. With a sensitivity of 4 the ball of
+    Breakout, less than two pixels of 84 x 84, counts as nine tenths of a sure change.
     """
 
     of_change = True
@@ -89,20 +94,25 @@ class MotionMask(Mask):
         *,
         channels: int,
         size: tuple[int, int],
+        sensitivity: float = 4.0,
         threshold: float = 0.0,
         decay: float = 0.8,
+        opening: float = 0.5,
     ) -> None:
         super().__init__()
-        _share("motion", "decay", decay if decay != 1 else 0.5)
+        if not isinstance(sensitivity, int | float) or not 0 < sensitivity < math.inf:
+            raise UserError(f"attention motion: sensitivity={sensitivity} must be above 0.")
+        if not isinstance(decay, int | float) or not 0 < decay <= 1:
+            raise UserError(f"attention motion: decay={decay} must be above 0 and at most 1.")
+        self.sensitivity, self.decay = float(sensitivity), float(decay)
         self.threshold = gray_levels("attention motion: threshold", threshold)
-        self.decay = float(decay)
-        self.gain = nn.Conv2d(channels - 1, 1, 1)
-        orthogonal(self.gain, FAINT_GAIN)
-        nn.init.constant_(self.gain.bias, math.log(math.e - 1))  # softplus gives 1
+        self.weigh = nn.Conv2d(channels - 1, 1, 1)
+        _begin_at(self.weigh, "motion", opening)
 
     def forward(self, features: Tensor) -> Tensor:
         changed, surroundings = features[:, :1], features[:, 1:]
-        return 1 - torch.exp(-F.softplus(self.gain(surroundings)) * changed)
+        surely = 1 - torch.exp(-self.sensitivity * changed)
+        return surely * torch.sigmoid(self.weigh(surroundings))
 
 
 class MlpMask(Mask):
