@@ -27,9 +27,9 @@ class MotionTarget(AuxiliaryLoss):
     """Binary cross-entropy of the mask to the cells in which something moved, mean over cells.
 
     A pixel moved where a difference of the stack exceeds `threshold` gray levels; a cell moved if
-    one of the pixels nearest to it did. Cells weigh 1 + (positive - 1) * target. With `memory`, what
-    moved up to so many steps ago counts decay ** steps. A mask for each frame is taught what moved
-    from or to that frame. Gradient reaches what makes the mask.
+    one of the pixels nearest to it did. Cells weigh 1 + (positive - 1) * target. With `memory`,
+    what moved up to so many steps ago counts decay ** steps. A mask for each frame is taught what
+    moved from or to that frame. Gradient reaches what makes the mask.
     """
 
     owners: Tensor
@@ -60,8 +60,8 @@ class MotionTarget(AuxiliaryLoss):
         mask = getattr(getattr(context.encoder, "attention", None), "mask", None)
         if self.reach and getattr(mask, "of_change", False):
             raise UserError(
-                f"auxiliary loss '{NAME}': memory={self.reach} teaches cells in which nothing moves "
-                "now, and a mask of motion alone never lights those: set memory=0."
+                f"auxiliary loss '{NAME}': memory={self.reach} teaches cells in which nothing "
+                "moves now, and a mask of motion alone never lights those: set memory=0."
             )
         self.views.setup(context)
         # Stacks that follow each other without a gap: every step is seen once.

@@ -60,7 +60,9 @@ def check_motion(config: Config) -> None:
     if str(config.attention.get("_target_")).endswith(".MotionMask"):
         wanted.append(f"attention={named['attention']}")
     losses = [config.auxiliary, *config.auxiliary.values()]
-    if any(isinstance(s, dict) and str(s.get("_target_")).endswith(".MotionTarget") for s in losses):
+    if any(
+        isinstance(s, dict) and str(s.get("_target_")).endswith(".MotionTarget") for s in losses
+    ):
         wanted.append(f"auxiliary={named['auxiliary']}")
     if wanted:
         raise UserError(

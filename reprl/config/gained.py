@@ -10,7 +10,7 @@ from typing import Any
 
 GAINED: dict[str, dict[str, Any]] = {
     "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0},
-    "attention": {"hard": None, "optimizer": None},
+    "attention": {"opening": None, "hard": None, "optimizer": None},
 }
 
 

@@ -27,9 +27,9 @@ def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:
 class ConvEncoder(Encoder):
     """Trunk -> (mask) -> flatten or pool -> linear -> ReLU, laid out as SB3's NatureCNN.
 
-    `trunk` is the layers, or a function from the number of channels it is fed (which `input`
-    decides) to them. The order of construction (trunk, linear, mask) is also the order in which SB3 draws first
-    weights, so without a mask the draws are SB3's own.
+    `trunk` is the layers, or a function to them from the number of channels it is fed, which
+    `input` decides. The order of construction (trunk, linear, mask) is also the order in which SB3
+    draws first weights, so without a mask the draws are SB3's own.
     """
 
     def __init__(

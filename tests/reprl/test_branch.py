@@ -30,6 +30,13 @@ def config_of(*more: str) -> Config:
         (SAME, ("env.variant=green_lines", "seed=4"), ["env", "seed"]),
         (SAME, ("algo.gamma=0.9", "algo.learning_rate=1e-4"), []),  # what a branch is for
         (("~algo.optimizer", "~algo.compile"), SAME, []),  # a folder from before these keys
+        (("~encoder.input", "~encoder.contrast", "~encoder.threshold"), SAME, []),
+        (SAME, ("encoder.input=differences",), ["encoder"]),
+        (
+            ("attention=conv", "~attention.hard", "~attention.opening", "~attention.optimizer"),
+            ("attention=conv",),
+            [],
+        ),
     ],
 )
 def test_what_leaves_the_parents_course(

@@ -13,6 +13,7 @@ from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"n_steps": 8, "batch_size": 16, "n_epochs": 2}
+NEAR = 0.05  # of the way: rounding alone
 OWN = {"learning_rate": 0.01, "betas": [0.5, 0.9]}
 
 
@@ -52,28 +53,23 @@ def parameters(model: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_fast_follows_plain(name: str) -> None:
-    plain, fast = make(**PARTS[name]), make(mode="fast", compile=False, **PARTS[name])
-    before = parameters(plain)
-    plain.learn(64)
-    fast.learn(64)
+    before = parameters(make(**PARTS[name]))
+    plain = make(**PARTS[name]).learn(64)
+    fast = make(mode="fast", compile=False, **PARTS[name]).learn(64)
     moved = (parameters(plain) - before).norm()
     assert moved > 0
-    # a hard mask may flip a cell on the last bit of its weight
-    near = 0.3 if name in ("taught", "gumbel") else 0.02
-    assert (parameters(plain) - parameters(fast)).norm() < near * moved
+    assert (parameters(plain) - parameters(fast)).norm() < NEAR * moved
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", ["both", "gumbel"])
 def test_compiled_follows_eager(name: str) -> None:
-    eager = make(mode="fast", compile=False, **PARTS[name])
-    before = parameters(eager)
-    eager.learn(64)
+    before = parameters(make(**PARTS[name]))
+    eager = make(mode="fast", compile=False, **PARTS[name]).learn(64)
     compiled = make(mode="fast", **PARTS[name]).learn(64)
     assert compiled.compiled is True
     moved = (parameters(eager) - before).norm()
-    near = 0.3 if name in ("taught", "gumbel") else 0.02
-    assert (parameters(compiled) - parameters(eager)).norm() < near * moved
+    assert (parameters(compiled) - parameters(eager)).norm() < NEAR * moved
 
 
 @pytest.mark.parametrize("mode", ["plain", "fast"])
@@ -141,7 +137,7 @@ def test_the_mask_has_its_rate_and_betas_and_the_rest_its_schedule(mode: str) ->
 
 
 def test_the_masks_steps_are_those_of_an_adam_of_its_own() -> None:
-    """One step by hand: with a first gradient Adam moves every weight by its rate."""
+    """One step by hand: a first step of Adam is the rate times g / (|g| + epsilon)."""
     model = make(attention=mask("conv_21", optimizer={"learning_rate": 0.02}), learning_rate=1e-3)
     look = model.policy.features_extractor.attention
     before = {name: p.detach().clone() for name, p in model.policy.named_parameters()}
@@ -149,10 +145,9 @@ def test_the_masks_steps_are_those_of_an_adam_of_its_own() -> None:
     model.learn(32)
     inside = {id(p) for p in look.parameters()}
     for name, parameter in model.policy.named_parameters():
-        if parameter.grad is None or not parameter.grad.any():
-            continue
-        step = (parameter.detach() - before[name]).abs().max().item()
-        assert step == pytest.approx(0.02 if id(parameter) in inside else 1e-3, rel=0.05), name
+        rate, slope = 0.02 if id(parameter) in inside else 1e-3, parameter.grad
+        expected = before[name] - rate * slope / (slope.abs() + 1e-5)  # SB3's epsilon
+        assert torch.allclose(parameter, expected, atol=1e-6), name
 
 
 @pytest.mark.parametrize("kind", ["rmsprop", "rmsprop_tf"])

@@ -16,7 +16,6 @@ from reprl.augmentation import (
     Noise,
     Shift,
 )
-
 from reprl.errors import UserError
 
 

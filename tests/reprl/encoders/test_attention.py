@@ -52,7 +52,11 @@ def test_range_and_gradients_on_every_trunk(kind, encoder):
     model = masked(kind, encoder)
     output = model.encode(torch.rand(2, 4, 84, 84))
     attention = output.attention
-    assert attention.shape == (2, 4 if kind in ("per_frame", "madi") else 1, *model.attention.grid.shape)
+    assert attention.shape == (
+        2,
+        4 if kind in ("per_frame", "madi") else 1,
+        *model.attention.grid.shape,
+    )
     assert attention.min() >= 0
     assert attention.max() <= 1
     output.features.square().sum().backward()
