@@ -36,6 +36,7 @@ from reprl.algorithms.compiled import (
 )
 from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
+from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
 from reprl.algorithms.update import Losses, MinibatchLoss, Update
 from reprl.auxiliary.base import OPTIONAL
@@ -155,6 +156,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self.network = CompiledPolicy(self.policy, compile=self.compile)
         if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
+        separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
             policy=self.policy,
@@ -339,6 +341,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
+        keep_own_rates(self.policy.optimizer)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
         self._begin_update()

@@ -8,6 +8,7 @@ weight is 0 leaves the policy's parameters as stock SB3 has them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
+from reprl.encoders.hard import streams
 from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
@@ -193,12 +195,23 @@ class AuxiliaryLosses:
 
     def compute(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
         """The wanted terms of a batch, each one number; anything else is refused by name."""
-        with self._module_stream.active():
+        with self._streams():
             return self.terms.compute(batch, wanted, self.encoder)
 
     def after_step(self) -> None:
         for loss in self.terms.each():
             loss.after_step()
+
+    @contextmanager
+    def _streams(self) -> Iterator[None]:
+        """Layers draw from the losses' own stream; a hard mask's own one is put back after it."""
+        drawn = [(stream, stream.clone()) for stream in streams(self.encoder)]
+        with self._module_stream.active():
+            try:
+                yield
+            finally:
+                for stream, before in drawn:
+                    stream.copy_(before)
 
     # -- random streams -----------------------------------------------------------------------
 

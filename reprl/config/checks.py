@@ -11,6 +11,8 @@ from reprl.validation import choice
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
+FED_CHANGE = ("differences", "both")  # values of encoder.input
+
 
 def check_batches(config: Config) -> None:
     """Refuse a rollout that cannot be dealt out to environments, workers and minibatches."""
@@ -54,6 +56,26 @@ def check_variants(config: Config) -> None:
             find(variant, severity, config.env.game)
     if config.eval.every and not config.eval.variants:
         raise UserError("eval.variants=[] is empty: name a variant, or set eval.every=0.")
+
+
+def check_motion(config: Config) -> None:
+    """Refuse parts that see change where a stack of one frame cannot show any."""
+    if config.env.stack > 1:
+        return
+    named = {part: str(config.choices.get(part)) for part in ("attention", "auxiliary")}
+    wanted = [f"encoder.input={fed}"] if (fed := config.encoder.get("input")) in FED_CHANGE else []
+    if str(config.attention.get("_target_")).endswith(".MotionMask"):
+        wanted.append(f"attention={named['attention']}")
+    losses = [config.auxiliary, *config.auxiliary.values()]
+    if any(
+        isinstance(s, dict) and str(s.get("_target_")).endswith(".MotionTarget") for s in losses
+    ):
+        wanted.append(f"auxiliary={named['auxiliary']}")
+    if wanted:
+        raise UserError(
+            f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
+            "or more."
+        )
 
 
 def device_of(device: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_batches, check_variants, device_of
+from reprl.config.checks import check_batches, check_motion, check_variants, device_of
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.errors import UserError, nearest
@@ -182,6 +182,7 @@ def check(values: Mapping[str, Any]) -> Config:
     config: Config = _build(Config, values, "")
     check_batches(config)
     check_variants(config)
+    check_motion(config)
     return replace(config, device=device_of(config.device))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from reprl import checkpoint
 from reprl.cli import main
+from reprl.config.gained import completed
 from reprl.config.schema import Config, load
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
@@ -31,6 +32,8 @@ def config_of(*more: str) -> Config:
         (SAME, ("env.variant=green_lines", "seed=4"), ["env", "seed"]),
         (SAME, ("algo.gamma=0.9", "algo.learning_rate=1e-4"), []),  # what a branch is for
         (("~algo.optimizer", "~algo.compile"), SAME, []),  # a folder from before these keys
+        (("~encoder.input", "~encoder.contrast", "~encoder.threshold"), SAME, []),
+        (SAME, ("encoder.input=differences",), ["encoder"]),
     ],
 )
 def test_what_leaves_the_parents_course(
@@ -41,6 +44,16 @@ def test_what_leaves_the_parents_course(
     assert differences(config_of(*child), place) == expected
     elsewhere = replace(config_of(*child), device="cuda:0")
     assert set(differences(elsewhere, place)) == {*expected, "device"}
+
+
+def test_a_mask_from_before_its_new_keys_is_the_same_mask() -> None:
+    new = config_of("attention=conv").attention
+    gone = ("hard", "opening", "optimizer")
+    old = {key: value for key, value in new.items() if key not in gone}
+    assert old != new
+    assert completed("attention", old) == completed("attention", new)
+    hard = config_of("attention=conv", "attention.hard=top_k").attention
+    assert completed("attention", old) != completed("attention", hard)
 
 
 def test_another_mode_takes_the_weights_only_and_says_so(
