@@ -1,7 +1,7 @@
 """Who plays: trained models, the random player and the scripted one behind one small protocol.
 
-All of them choose from a stream of uniforms that belongs to the episode, so that the games of
-different agents are paired.
+All of them choose from a stream of uniforms that belongs to the episode: agents that agree act
+alike.
 """
 
 from __future__ import annotations
@@ -18,27 +18,59 @@ from reprl.algorithms.specs import name_of
 from reprl.config.overrides import PARTS
 from reprl.envs import ScriptedAgent, Variant
 from reprl.envs.objects import Objects
-from reprl.errors import UserError
-from reprl.rng import stream_seed
+from reprl.errors import UserError, unknown
+from reprl.rng import numpy_stream, stream_seed
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
+# Whose games a run plays: those of its training seed, or the same ones as all other runs. Runs with
+# games of their own are independent, so that an interval over runs sees the luck of the games too.
+GAMES = ("own", "shared")
 DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
 
 
 @dataclass(frozen=True)
 class Task:
-    """One game to play; equal `seed` and `episode` mean the same start and the same uniforms."""
+    """One game to play: equal `seed`, `episode` and `train_seed` mean the same start and uniforms.
+
+    `train_seed` is None for games that all runs share.
+    """
 
     variant: Variant
     episode: int
     seed: int
+    train_seed: int | None = None
 
     @property
     def key(self) -> tuple[str, float | None, int, int]:
         """Identifies the game; a variant's parameters cannot be hashed."""
-        return self.variant.name, self.variant.severity, self.episode, self.seed
+        return self.variant.name, self.variant.severity, self.episode, self.game_seed
+
+    @property
+    def game_seed(self) -> int:
+        """What the emulator starts from: no-ops, sticky draws and the variant's own randomness."""
+        return stream_seed(self.seed, *self.stream("game"))
+
+    def uniforms(self) -> np.random.Generator:
+        """What the actions are drawn from."""
+        return numpy_stream(self.seed, *self.stream("act"))
+
+    def stream(self, what: str) -> tuple[str | int, ...]:
+        """The name of one of the game's random streams."""
+        own = () if self.train_seed is None else ("train_seed", self.train_seed)
+        return ("evaluation", what, self.episode, *own)
+
+
+def whose_games(games: str, labels: dict[str, Any]) -> int | None:
+    """The training seed whose games an agent plays; None where it plays the shared ones.
+
+    Players that nobody trained, and models that do not know their seed, share theirs.
+    """
+    if games not in GAMES:
+        raise unknown("value of games", games, GAMES)
+    seed = labels.get("train_seed", -1)
+    return int(seed) if games == "own" and seed is not None and seed >= 0 else None
 
 
 class Agent(Protocol):
@@ -156,7 +188,7 @@ class ScriptedPlayer:
         actions = np.zeros(len(tasks), np.int64)
         for row, (task, seen) in enumerate(zip(tasks, objects(), strict=True)):
             if task is not None:
-                stream = stream_seed(task.seed, "evaluation", "scripted", task.episode)
+                stream = stream_seed(task.seed, *task.stream("scripted"))
                 actions[row] = self._memory(task).predict([seen], [stream])[0]
         return actions
 

@@ -16,15 +16,19 @@ import pandas as pd
 from reprl.errors import UserError
 from reprl.evaluation.evaluate import COLUMNS
 from reprl.evaluation.players import Task
+from reprl.rng import stream_seed
 from reprl.runs.folder import write_atomically
 from reprl.tables import read_rows
 
 # What makes two rows the same game under the same protocol; a run's folder may be renamed.
 KEY = (
-    *("method", "step", "variant", "severity", "episode", "eval_seed"),
+    *("method", "step", "variant", "severity", "episode", "eval_seed", "game_seed"),
     *("deterministic", "sticky"),
 )
-INTEGERS = ("train_seed", "step", "episode", "eval_seed", "length", "step_in_game", "flip")
+INTEGERS = (
+    *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
+    *("step_in_game", "flip"),
+)
 NUMBERS = ("sticky", "episode_return")
 MAYBE = ("severity", "js", "value_error", "feature_distance", "attention_shift")
 
@@ -37,13 +41,19 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
         frame, damaged = read_rows(path)
     except (ValueError, OSError) as error:
         raise UserError(f"cannot read {path}: {str(error).splitlines()[0]}.") from error
+    if "game_seed" in columns and "game_seed" not in frame.columns:
+        frame["game_seed"] = shared_seeds(frame)  # written before runs had games of their own
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise UserError(f"{path} was not written by reprl evaluate: it has no column {missing[0]}.")
     frame = frame[list(columns)]
     good = pd.Series(True, index=frame.index)
     for column in columns:
-        if column in (*INTEGERS, *NUMBERS, *MAYBE):
+        if column == "game_seed":  # 63 bits: a column with one damaged row would become floats
+            seeds = frame[column].map(lambda v: int(v) if str(v).isdecimal() else -1)
+            frame[column] = seeds.astype(object)
+            good &= seeds.between(0, 2**63 - 1)
+        elif column in (*INTEGERS, *NUMBERS, *MAYBE):
             empty = frame[column] == ""
             frame[column] = pd.to_numeric(frame[column], errors="coerce")
             allowed = empty if column in MAYBE else pd.Series(False, index=frame.index)
@@ -57,6 +67,26 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
     kinds: dict[str, type] = {c: np.int64 for c in INTEGERS if c in columns}
     kinds |= {c: np.float64 for c in (*NUMBERS, *MAYBE) if c in columns}
     return frame.astype(kinds), damaged + int((~good).sum())
+
+
+def shared_seeds(frame: pd.DataFrame) -> pd.Series:
+    """The seeds of games that all runs share, from `eval_seed` and `episode`; -1 where unknown."""
+
+    def whole(value: Any) -> int | None:
+        number = pd.to_numeric(value, errors="coerce")
+        return int(number) if np.isfinite(number) and number == int(number) >= 0 else None
+
+    def seed_of(pair: tuple[Any, Any]) -> int:
+        seed, episode = whole(pair[0]), whole(pair[1])
+        if seed is None or episode is None:
+            return -1
+        return stream_seed(seed, "evaluation", "game", episode)
+
+    if not {"eval_seed", "episode"} <= set(frame.columns):
+        return pd.Series(-1, index=frame.index, dtype=object)
+    pairs = list(zip(frame["eval_seed"], frame["episode"], strict=True))
+    seeds = {pair: seed_of(pair) for pair in set(pairs)}
+    return pd.Series([seeds[pair] for pair in pairs], index=frame.index, dtype=object)
 
 
 def add(
@@ -94,7 +124,7 @@ def missing(
 
     def key(task: Task) -> tuple[Any, ...]:
         game = (task.variant.name, task.variant.severity, task.episode, task.seed)
-        return _key((method, step, *game, deterministic, sticky), KEY)
+        return _key((method, step, *game, task.game_seed, deterministic, sticky), KEY)
 
     return [task for task in tasks if key(task) not in known]
 
@@ -103,7 +133,9 @@ def _key(values: Iterable[Any], names: Sequence[str]) -> tuple[Any, ...]:
     key: list[Any] = []
     for name, value in zip(names, values, strict=True):
         if name in (*INTEGERS, *NUMBERS, *MAYBE):
-            value = None if value is None or math.isnan(value) else float(value)
+            # whole numbers stay whole: a float cannot hold the 63 bits of a game's seed
+            known = value is not None and not math.isnan(value)
+            value = (int(value) if value == int(value) else float(value)) if known else None
         elif name == "deterministic":
             value = bool(value)
         key.append(value)

@@ -7,6 +7,7 @@ import pandas as pd
 from reprl.envs import Variant
 from reprl.evaluation import store
 from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.players import Task, whose_games
 from reprl.evaluation.twin import (
     MEASURES,
     TWIN_COLUMNS,
@@ -17,7 +18,7 @@ from reprl.evaluation.twin import (
 from reprl.evaluation.variants import label
 
 KEY = (
-    *("method", "step", "variant", "severity", "episode", "eval_seed"),
+    *("method", "step", "variant", "severity", "episode", "eval_seed", "game_seed"),
     *("deterministic", "sticky", "step_in_game"),
 )
 
@@ -34,6 +35,7 @@ def looked_at(
     *,
     steps: int,
     seed: int,
+    games: str,
     deterministic: bool,
     sticky: float,
     workers: int,
@@ -43,11 +45,14 @@ def looked_at(
     there, _ = store.read(path, TWIN_COLUMNS)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
+    whose = whose_games(games, {"train_seed": target.config.seed})
 
     def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
         same = (frame["variant"] == label(variant)) & (frame["step"] == step)
         for column, value in protocol.items():
             same &= frame[column] == value
+        seeds = {e: Task(variant, e, seed, whose).game_seed for e in set(frame["episode"])}
+        same &= frame["game_seed"] == frame["episode"].map(seeds)
         return frame[same].sort_values(["episode", "step_in_game"])[:steps]
 
     new = [v for v in variants if len(rows(there, v, target.step)) < steps]
@@ -60,6 +65,7 @@ def looked_at(
             new,
             steps,
             seed,
+            games=games,
             deterministic=deterministic,
             sticky=sticky,
             workers=workers,
