@@ -15,8 +15,9 @@ from reprl.evaluation import store
 from reprl.evaluation.episodes import Arena, Game
 from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.meter import Meter
-from reprl.evaluation.players import Agent, Task, whose_games
+from reprl.evaluation.players import Agent, Task
 from reprl.evaluation.variants import label
+from reprl.game_seeds import whose_games
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Protocol:
 
     def tasks(self, train_seed: int = -1) -> list[Task]:
         """The fixed list of games of a training seed, variant by variant."""
-        whose = whose_games(self.games, {"train_seed": train_seed})
+        whose = whose_games(self.games, train_seed)
         episodes = range(self.episodes)
         return [Task(v, e, self.seed, whose) for v in self.variants for e in episodes]
 

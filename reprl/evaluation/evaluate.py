@@ -11,8 +11,9 @@ from reprl.analysis.naming import variant_label
 from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
-from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent, whose_games
+from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
+from reprl.game_seeds import whose_games
 
 IDENTITY = (
     *("run", "method", "algo", "encoder", "attention", "auxiliary", "augmentation"),
@@ -53,7 +54,7 @@ def evaluate(
     settings = env_settings(agent) | settings
     found = expand(variants, severities, settings.get("game", "breakout"))
     player = as_agent(agent, deterministic=deterministic)
-    whose = whose_games(games, player.labels)
+    whose = whose_games(games, player.labels.get("train_seed"))
     tasks = [Task(v, e, int(seed), whose) for v in found for e in range(episodes)]
     played = []
     with Arena(

@@ -18,15 +18,13 @@ from reprl.algorithms.specs import name_of
 from reprl.config.overrides import PARTS
 from reprl.envs import ScriptedAgent, Variant
 from reprl.envs.objects import Objects
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.game_seeds import game_seed, stream
 from reprl.rng import numpy_stream, stream_seed
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
-# Whose games a run plays: those of its training seed, or the same ones as all other runs. Runs with
-# games of their own are independent, so that an interval over runs sees the luck of the games too.
-GAMES = ("own", "shared")
 DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
 
 
@@ -49,28 +47,12 @@ class Task:
 
     @property
     def game_seed(self) -> int:
-        """What the emulator starts from: no-ops, sticky draws and the variant's own randomness."""
-        return stream_seed(self.seed, *self.stream("game"))
+        """What the emulator starts from."""
+        return game_seed(self.seed, self.episode, self.train_seed)
 
     def uniforms(self) -> np.random.Generator:
         """What the actions are drawn from."""
-        return numpy_stream(self.seed, *self.stream("act"))
-
-    def stream(self, what: str) -> tuple[str | int, ...]:
-        """The name of one of the game's random streams."""
-        own = () if self.train_seed is None else ("train_seed", self.train_seed)
-        return ("evaluation", what, self.episode, *own)
-
-
-def whose_games(games: str, labels: dict[str, Any]) -> int | None:
-    """The training seed whose games an agent plays; None where it plays the shared ones.
-
-    Players that nobody trained, and models that do not know their seed, share theirs.
-    """
-    if games not in GAMES:
-        raise unknown("value of games", games, GAMES)
-    seed = labels.get("train_seed", -1)
-    return int(seed) if games == "own" and seed is not None and seed >= 0 else None
+        return numpy_stream(self.seed, *stream("act", self.episode, self.train_seed))
 
 
 class Agent(Protocol):
@@ -188,8 +170,8 @@ class ScriptedPlayer:
         actions = np.zeros(len(tasks), np.int64)
         for row, (task, seen) in enumerate(zip(tasks, objects(), strict=True)):
             if task is not None:
-                stream = stream_seed(task.seed, *task.stream("scripted"))
-                actions[row] = self._memory(task).predict([seen], [stream])[0]
+                draws = stream_seed(task.seed, *stream("scripted", task.episode, task.train_seed))
+                actions[row] = self._memory(task).predict([seen], [draws])[0]
         return actions
 
     def _memory(self, task: Task) -> ScriptedAgent:

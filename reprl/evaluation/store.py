@@ -16,7 +16,7 @@ import pandas as pd
 from reprl.errors import UserError
 from reprl.evaluation.evaluate import COLUMNS
 from reprl.evaluation.players import Task
-from reprl.rng import stream_seed
+from reprl.game_seeds import shared_seeds
 from reprl.runs.folder import write_atomically
 from reprl.tables import read_rows
 
@@ -67,26 +67,6 @@ def read(path: Path, columns: Sequence[str] = COLUMNS) -> tuple[pd.DataFrame, in
     kinds: dict[str, type] = {c: np.int64 for c in INTEGERS if c in columns}
     kinds |= {c: np.float64 for c in (*NUMBERS, *MAYBE) if c in columns}
     return frame.astype(kinds), damaged + int((~good).sum())
-
-
-def shared_seeds(frame: pd.DataFrame) -> pd.Series:
-    """The seeds of games that all runs share, from `eval_seed` and `episode`; -1 where unknown."""
-
-    def whole(value: Any) -> int | None:
-        number = pd.to_numeric(value, errors="coerce")
-        return int(number) if np.isfinite(number) and number == int(number) >= 0 else None
-
-    def seed_of(pair: tuple[Any, Any]) -> int:
-        seed, episode = whole(pair[0]), whole(pair[1])
-        if seed is None or episode is None:
-            return -1
-        return stream_seed(seed, "evaluation", "game", episode)
-
-    if not {"eval_seed", "episode"} <= set(frame.columns):
-        return pd.Series(-1, index=frame.index, dtype=object)
-    pairs = list(zip(frame["eval_seed"], frame["episode"], strict=True))
-    seeds = {pair: seed_of(pair) for pair in set(pairs)}
-    return pd.Series([seeds[pair] for pair in pairs], index=frame.index, dtype=object)
 
 
 def add(

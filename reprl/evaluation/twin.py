@@ -23,8 +23,9 @@ from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import IDENTITY, env_settings
-from reprl.evaluation.players import ModelAgent, Task, in_batches, inverse_cdf, whose_games
+from reprl.evaluation.players import ModelAgent, Task, in_batches, inverse_cdf
 from reprl.evaluation.variants import expand, label
+from reprl.game_seeds import whose_games
 
 MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shift")
 TWIN_COLUMNS = (
@@ -68,7 +69,7 @@ def twin_evaluation(
     if not chosen:
         raise UserError("twin evaluation needs at least one variant besides original.")
     agent = ModelAgent(model, deterministic=deterministic, labels=labels)
-    whose = whose_games(games, agent.labels)
+    whose = whose_games(games, agent.labels["train_seed"])
     env = make_vec_env(
         ["original", *chosen],
         1 + len(chosen),

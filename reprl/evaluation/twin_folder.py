@@ -7,7 +7,7 @@ import pandas as pd
 from reprl.envs import Variant
 from reprl.evaluation import store
 from reprl.evaluation.checkpoints import Target
-from reprl.evaluation.players import Task, whose_games
+from reprl.evaluation.players import Task
 from reprl.evaluation.twin import (
     MEASURES,
     TWIN_COLUMNS,
@@ -16,6 +16,7 @@ from reprl.evaluation.twin import (
     twin_evaluation,
 )
 from reprl.evaluation.variants import label
+from reprl.game_seeds import whose_games
 
 KEY = (
     *("method", "step", "variant", "severity", "episode", "eval_seed", "game_seed"),
@@ -45,7 +46,7 @@ def looked_at(
     there, _ = store.read(path, TWIN_COLUMNS)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
-    whose = whose_games(games, {"train_seed": target.config.seed})
+    whose = whose_games(games, target.config.seed)
 
     def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
         same = (frame["variant"] == label(variant)) & (frame["step"] == step)
