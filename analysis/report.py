@@ -34,10 +34,10 @@ from reprl.errors import UserError
 
 TITLE = "Does it generalize, and where does it look?"
 INTERVALS = (
-    "95 %, over whole training runs (Student t on jackknife values below 20 runs, BCa bootstrap "
-    "from 20 on); one run has none."
+    "over whole training runs: Student t where each seed played games of its own, two-way (run and "
+    "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
-PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
+PLOTS = {"score": "Score", "gap": "Gap", "retention": "Retention"}
 FEW = 6  # commands shown before the rest is folded away
 
 
@@ -147,7 +147,7 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
             contents.overall_table(summary),
             contents.scores_table(episodes, variants),
             contents.gap_table(episodes),
-            contents.comparison_table(*comparisons(episodes, names_)),
+            contents.comparison_table(comparisons(episodes, names_)),
             contents.area_table(episodes),
             contents.difficulty_table(results),
         ]
@@ -169,8 +169,8 @@ def _headlines(
         big, unit = f"{row['clean']:.1f}", "points, clean"
         if bad:
             big, unit = "not ranked", ""
-        elif np.isfinite(row["retention"]):
-            big, unit = form(row["retention"], "share"), "retained"
+        elif np.isfinite(row["score"]):
+            big, unit = form(row["score"], "score"), "points on the variants"
         text = headline(row, tables["gap"].frame, float(random))
         tone = looks[method].index
         out.append(
