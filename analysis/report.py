@@ -20,6 +20,7 @@ from reprl import __version__
 from reprl.analysis import contents, measured
 from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
+from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
 from reprl.analysis.gallery import Picture, pictures
 from reprl.analysis.gap import CLEAN, main_labels, prepare, random_scores, run_scores
@@ -58,6 +59,11 @@ def write_report(
             (target / "tables" / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
             markdown = target / "tables" / f"{table.name}.md"
             markdown.write_text(table.markdown(), encoding="utf-8")
+        if len(results.episodes):  # a matrix per method, as rliable and others read it
+            matrix = run_scores(results.episodes).reset_index()
+            (target / "tables" / "run_scores.csv").write_text(
+                matrix.to_csv(index=False), encoding="utf-8"
+            )
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:
@@ -78,6 +84,8 @@ def compose(
     variants = _variants(episodes)
     summary = overall(episodes) if evaluated else pd.DataFrame()
     tables = _tables(results, summary, variants)
+    declared = find_claims(results.folders, results.warnings)
+    tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out))
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
     calls = commands(results, out)
@@ -90,6 +98,7 @@ def compose(
         "subtitle": _subtitle(results, methods),
         "verdict": verdict(summary),
         "against_plain": _against_plain(results, tables),
+        "claims": list(tables["claims"].frame["sentence"]),
         "length_note": length_note(results, summary.get("method", [])),
         "headlines": _headlines(results, summary, tables, looks),
         "warnings": results.warnings,
@@ -189,7 +198,7 @@ def _headlines(
 def _subtitle(results: Results, methods: list[str]) -> str:
     trained = [m for m in methods if not is_baseline(m)]
     games = sorted({r.game for r in results.runs}) or ["breakout"]
-    played = f", {len(results.episodes):,} games played" if len(results.episodes) else ""
+    played = f", {results.games:,} games played" if results.games else ""
     runs, count = len(results.runs), len(trained)
     return (
         f"{count} method{'s' * (count != 1)}, {runs} training run{'s' * (runs != 1)} on "

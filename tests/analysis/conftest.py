@@ -23,6 +23,15 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_random_play() -> Iterator[None]:
+    """The synthetic sweep has a random player of its own; test_random_play has the shipped one."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("reprl.analysis.load.with_measured", lambda episodes, game: episodes)
+    yield
+    patch.undo()
+
+
 @pytest.fixture(scope="session")
 def synthetic() -> ModuleType:
     return load("fixture")
