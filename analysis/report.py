@@ -38,7 +38,7 @@ INTERVALS = (
     "over whole training runs: Student t where each seed played games of its own, two-way (run and "
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
-PLOTS = {"score": "Score", "gap": "Gap", "retention": "Retention"}
+PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
 FEW = 6  # commands shown before the rest is folded away
 
 

@@ -93,9 +93,13 @@ def test_the_report_says_what_matters(report: Path) -> None:
     page = report.read_text()
     text = html.unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
     assert re.search(
-        r"Scores \d+\.\d on the clean game \(3 seeds\) and on the variants keeps \d+ % \[", text
+        r"Scores \d+\.\d on the clean game \(3 seeds\) and \d+\.\d \[\d+\.\d, \d+\.\d\] on the "
+        r"variants, \d+ % of what it learned",
+        text,
     )
-    assert "with 3 against 3 seeds no exact test of 6 comparisons" in text
+    assert "Exploratory: each interval is of one comparison" in text
+    assert "as few as 3: below 5 read the runs themselves" in text
+    assert "95 %" not in text.replace("95 % from 5 seeds on", "")
     assert "stuck on green_lines" in text
     for label in ("too easy", "informative", "too hard"):
         assert label in text

@@ -76,7 +76,9 @@ def test_a_stuck_policy_is_not_certain() -> None:
     got = mean_estimate(Sample(games.mean(axis=1), games))
     low, high = stats.t.interval(0.95, 19, 1.65, stats.sem(games[0]))
     assert (got.low, got.high) == pytest.approx((low, high))
-    assert mean_estimate(Sample(games.mean(axis=1))).high == 1.65  # what the spread of runs says
+    assert mean_estimate(Sample(games.mean(axis=1))).high == pytest.approx(
+        1.65
+    )  # what the spread of runs says
     assert got.cut(0.0).low == 0.0
 
 
