@@ -1,0 +1,225 @@
+"""The numbers of docs/results.md and README.md, recomputed from results/.
+
+`python -m benchmarks.results_page` writes the tables of the page between their marks; a test holds
+the page to them, and every sentence with a number to `facts`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.curves import load_curve
+from reprl.analysis.gap import CLEAN, Played, generalization_gap, played
+from reprl.analysis.load import Results, collect
+from reprl.analysis.pairwise import Difference, difference
+from reprl.analysis.summary import overall
+from reprl.disk import write_atomically
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "results.md"
+METHODS = {  # as the page calls them, in its order
+    "ppo-nature": "plain PPO",
+    "ppo-nature-gray_boxes": "RAD",
+    "ppo-nature-drac-gray_boxes": "DrAC",
+    "ppo-nature-contrastive-gray_boxes": "contrastive",
+    "ppo-nature-conv_21-decoder+sparsity": "attention + sparsity + decoder",
+    "ppo-nature-conv_21-contrastive-gray_boxes": "attention + contrastive",
+}
+LONG = {
+    "RAD": "gray boxes on the training batch (RAD)",
+    "DrAC": "kept the same on gray boxes (DrAC)",
+    "contrastive": "contrastive, gray boxes as views",
+    "attention + contrastive": "attention + contrastive, gray boxes as views",
+}
+PUBLISHED = ["constant_rectangle", "moving_square", "green_lines", "diagonals"]
+PLAIN = "ppo-nature"
+MASKED = ("attention + sparsity + decoder", "attention + contrastive")
+STEPS = (50_000, 100_000, 150_000, 200_000)
+
+
+@lru_cache(maxsize=2)
+def results(name: str = "methods") -> Results:
+    return collect([ROOT / "results" / name])
+
+
+@lru_cache(maxsize=2)
+def table(name: str = "methods") -> Played:
+    return played(results(name).episodes)
+
+
+def against(method: str, other: str = PLAIN, variants: list[str] | None = None) -> Difference:
+    """A difference of two methods on the mean of the published variants."""
+    names = variants or PUBLISHED
+    return difference(table().sample(method, names), table().sample(other, names))
+
+
+def each_seed() -> str:
+    """Mean of every seed's games on every variant."""
+    lines = [f"| method, 200,000 steps | {CLEAN} | " + " | ".join(PUBLISHED) + " |"]
+    lines.append("|---" * 6 + "|")
+    for method, name in METHODS.items():
+        part = table().scores.loc[method]
+        cells = [" / ".join(f"{x:.1f}" for x in part[v]) for v in (CLEAN, *PUBLISHED)]
+        lines.append(f"| {LONG.get(name, name)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def means() -> str:
+    """Means over seeds with intervals."""
+    summary = overall(results().episodes).set_index("method")
+    lines = [
+        "| method | clean game | mean of the variants | near | far | kept of what it learned | "
+        "against plain |",
+        "|---" * 7 + "|",
+    ]
+    for method, name in METHODS.items():
+        row = summary.loc[method]
+        cells = [_points(row, key) for key in ("clean", "score", "near", "far")]
+        cells.append(_percent(row))
+        if method == PLAIN:
+            cells.append("")
+        else:
+            gap = against(method)
+            cells.append(f"{gap.value:+.1f} [{gap.low:.1f}, {gap.high:.1f}]")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def looks() -> str:
+    """Share of looks with the peak of the map on the object."""
+    lines = ["| method | ball, original | ball, green_lines | the lines, green_lines |"]
+    lines.append("|---" * 4 + "|")
+    for method, name in METHODS.items():
+        cells = []
+        for variant, thing in (
+            (CLEAN, "ball"),
+            ("green_lines", "ball"),
+            ("green_lines", "distractor"),
+        ):
+            cells.append(" / ".join(f"{x:.2f}" for x in pointing(method, variant, thing)))
+        mask = ", its mask" if name in MASKED else ""
+        lines.append(f"| {name}{mask} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def pointing(method: str, variant: str, thing: str, column: str = "value") -> list[float]:
+    """Per seed, how often the map's peak lies on a thing (or what it is held against)."""
+    rows = results().attention
+    chosen = (rows["method"] == method) & (rows["variant"] == variant)
+    chosen &= (rows["object"] == thing) & (rows["metric"] == "pointing")
+    return [float(x) for x in rows[chosen].sort_values("train_seed")[column]]
+
+
+def learning() -> str:
+    """Training scores at some steps, by seed."""
+    lines = ["| training score at | " + " | ".join(METHODS.values()) + " |", "|---" * 7 + "|"]
+    for step in STEPS:
+        cells = []
+        for method in METHODS:
+            runs = sorted((r for r in results().runs if r.method == method), key=lambda r: r.seed)
+            cells.append(" / ".join(f"{score_at(run.metrics, step):.1f}" for run in runs))
+        lines.append(f"| {step:,} steps | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def score_at(metrics: pd.DataFrame | None, step: int) -> float:
+    """The training score in the last row up to a step, or in the first one after it."""
+    assert metrics is not None
+    curve = load_curve(metrics)
+    assert curve is not None
+    steps, values = curve
+    return float(values[np.argmin(np.abs(steps - step))])
+
+
+def first_scores() -> str:
+    """The three agents at 300,000 steps."""
+    scores, steps = table("first").scores, {}
+    for run in results("first").runs:
+        steps[run.method] = int(str(run.record.get("step", 0)))
+    random = scores.loc["random"].mean()
+    lines = [f"| agent | steps | {CLEAN} | " + " | ".join(PUBLISHED) + " |", "|---" * 7 + "|"]
+    cells = [f"{random[v]:.1f}" for v in (CLEAN, *PUBLISHED)]
+    lines.append("| random play | | " + " | ".join(cells) + " |")
+    for method, part in scores.groupby(level="method", sort=False):
+        if method in steps:
+            cells = [f"{part[v].mean():.1f}" for v in (CLEAN, *PUBLISHED)]
+            trained = f"{round(steps[str(method)], -3):,}"
+            lines.append(f"| {FIRST[str(method)]} | {trained} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+FIRST = {
+    "ppo-nature": "plain PPO",
+    "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
+    "ppo-nature-conv_21-attention_contrastive": "attention + contrastive (`attention_contrastive`)",
+}
+TABLES = {
+    "seeds": each_seed,
+    "means": means,
+    "looks": looks,
+    "learning": learning,
+    "first": first_scores,
+}
+
+
+def facts() -> dict[str, Any]:
+    """What the sentences of the page and of README.md say, computed."""
+    gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
+    boxed = [m for m in METHODS if "boxes" in m]
+    others = [m for m in METHODS if "boxes" not in m]
+    summary = overall(results().episodes).set_index("method")
+    lost = 1 - gaps["score"] / gaps["clean"]
+    random = table().reference({CLEAN: 1.0})
+    assert random.games is not None
+    return {
+        "random": f"{random.clean:.2f}",
+        "random error": f"{random.games[:, 1].std(ddof=1) / np.sqrt(len(random.games)):.2f}",
+        "kept with boxes": _range(summary.loc[boxed, "retention"]),
+        "kept without": _range(summary.loc[others, "retention"]),
+        "lost by plain": _range([lost[PLAIN, v] for v in PUBLISHED]),
+        "lost with boxes": _range([lost[m, v] for m in boxed for v in PUBLISHED[:3]]),
+        "lost on diagonals": _range([lost[m, "diagonals"] for m in boxed]),
+        "best on diagonals": f"{table().scores.loc[list(METHODS), 'diagonals'].max():.1f}",
+        "mean on diagonals": f"{gaps['score'].loc[list(METHODS), 'diagonals'].max():.1f}",
+    }
+
+
+def _range(shares: Any) -> str:
+    values = [100 * float(share) for share in shares]
+    return f"{min(values):.0f} to {max(values):.0f} %"
+
+
+def _points(row: pd.Series, key: str) -> str:
+    return f"{row[key]:.1f} [{row[f'{key}_low']:.1f}, {row[f'{key}_high']:.1f}]"
+
+
+def _percent(row: pd.Series) -> str:
+    value, low, high = (100 * row[f"retention{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.0f} % [{low:.0f}, {high:.0f}]"
+
+
+def made(page: str) -> str:
+    """The page with all tables made anew."""
+    for name, make in TABLES.items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)"
+        page, count = re.subn(pattern, lambda m, make=make: m[1] + make() + m[2], page, flags=re.S)
+        assert count == 1, f"the page has no place for '{name}'"
+    return page
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    write_atomically(PAGE, made(PAGE.read_text()))
+    for name, fact in facts().items():
+        print(f"{name}: {fact}")
+
+
+if __name__ == "__main__":
+    main()
