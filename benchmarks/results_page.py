@@ -1,16 +1,16 @@
 """The numbers of docs/results.md and README.md, recomputed from results/.
 
 `python -m benchmarks.results_page` writes the tables of the page between their marks; a test holds
-the page to them, and every sentence with a number to `facts`.
+the page to them, and both pages to `sentences`.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,8 +86,7 @@ def means() -> str:
         if method == PLAIN:
             cells.append("")
         else:
-            gap = against(method)
-            cells.append(f"{gap.value:+.1f} [{gap.low:.1f}, {gap.high:.1f}]")
+            cells.append(_gap(against(method)))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -158,7 +157,8 @@ def first_scores() -> str:
 FIRST = {
     "ppo-nature": "plain PPO",
     "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
-    "ppo-nature-conv_21-attention_contrastive": "attention + contrastive (`attention_contrastive`)",
+    "ppo-nature-conv_21-attention_contrastive-gray_boxes": "attention + contrastive "
+    "(`attention_contrastive`)",
 }
 TABLES = {
     "seeds": each_seed,
@@ -169,29 +169,88 @@ TABLES = {
 }
 
 
-def facts() -> dict[str, Any]:
-    """What the sentences of the page and of README.md say, computed."""
-    gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
-    boxed = [m for m in METHODS if "boxes" in m]
-    others = [m for m in METHODS if "boxes" not in m]
+def sentences() -> dict[str, list[str]]:
+    """Every sentence with a number that README.md and the page must have, from the results."""
     summary = overall(results().episodes).set_index("method")
-    lost = 1 - gaps["score"] / gaps["clean"]
+    gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
+    lost = 1 - gaps["retention"]  # of what was learned
+    boxed = [m for m in METHODS if "boxes" in m]
+    plain, decoder = PLAIN, "ppo-nature-conv_21-decoder+sparsity"
+    drac, both = "ppo-nature-drac-gray_boxes", "ppo-nature-conv_21-contrastive-gray_boxes"
+    curl = "ppo-nature-contrastive-gray_boxes"
     random = table().reference({CLEAN: 1.0})
     assert random.games is not None
-    return {
-        "random": f"{random.clean:.2f}",
-        "random error": f"{random.games[:, 1].std(ddof=1) / np.sqrt(len(random.games)):.2f}",
-        "kept with boxes": _range(summary.loc[boxed, "retention"]),
-        "kept without": _range(summary.loc[others, "retention"]),
-        "lost by plain": _range([lost[PLAIN, v] for v in PUBLISHED]),
-        "lost with boxes": _range([lost[m, v] for m in boxed for v in PUBLISHED[:3]]),
-        "lost on diagonals": _range([lost[m, "diagonals"] for m in boxed]),
-        "best on diagonals": f"{table().scores.loc[list(METHODS), 'diagonals'].max():.1f}",
-        "mean on diagonals": f"{gaps['score'].loc[list(METHODS), 'diagonals'].max():.1f}",
-    }
+    error = random.games[:, 1].std(ddof=1) / np.sqrt(len(random.games))
+    clear = [METHODS[m] for m in METHODS if m != plain and against(m).low > 0]
+    scores = table().scores
+    on_ball = [_times(m, CLEAN) for m in METHODS if METHODS[m] not in MASKED]
+    varied = [_times(m, "green_lines") for m in METHODS if METHODS[m] not in MASKED]
+    clean_ball = [x for row in on_ball for x in row]
+    lined_ball = [x for row in varied for x in row]
+    three = [lost[m, v] for m in boxed for v in PUBLISHED[:3]]
+    diagonal = [lost[m, "diagonals"] for m in boxed]
+    near = against(both, curl, ["green_lines"])
+    readme = (
+        f"plain PPO loses {_range(lost[plain, v] for v in PUBLISHED)} of what it learned to what "
+        f"is drawn over the game, agents that met gray boxes in training {_range(three)} on three "
+        f"of the variants and {_range(diagonal)} on diagonals"
+    )
+    page = [
+        f"random play scores {random.clean:.2f} +- {error:.2f} ({len(random.games)} games)",
+        "The four methods that met random gray boxes keep "
+        f"{_range(summary.loc[boxed, 'retention'])}, the two that did not "
+        f"{_range(summary.loc[[plain, decoder], 'retention'])}.",
+        f"Over plain PPO {_list(clear)} have an interval that excludes 0",
+        f"DrAC's is the largest, {_gap(against(drac))}, and its clean game is not worse "
+        f"({_gap(against(drac, plain, [CLEAN]))}).",
+        f"DrAC is also clear of RAD ({_gap(against(drac, 'ppo-nature-gray_boxes'))})",
+        f"but not of attention + contrastive ({_gap(against(drac, both))}) or contrastive "
+        f"({_gap(against(drac, curl))})",
+        f"does as plain PPO does on the variants ({_gap(against(decoder))}).",
+        f"does about as without the mask ({_gap(against(both, curl))}), on `green_lines` "
+        f"{_gap(near)}",
+        f"no run scores more than {scores.loc[list(METHODS), 'diagonals'].max():.1f} there, no "
+        f"method more than {gaps['score'].loc[list(METHODS), 'diagonals'].max():.1f} on average.",
+        f"one of three contrastive runs had hardly begun to learn at 200,000 steps "
+        f"({scores.loc[curl, CLEAN].min():.1f} on the clean game)",
+        f"On the clean game all gradients peak on the ball {min(clean_ball):.0f} to "
+        f"{max(clean_ball):.0f} times as often as chance, with the lines drawn "
+        f"{min(lined_ball):.0f} to {max(lined_ball):.0f} times.",
+        f"Contrastive peaks on the lines less often than chance with {_below(curl)} of 3 seeds, "
+        f"DrAC with {_below(drac)}.",
+    ]
+    first = overall(results("first").episodes).set_index("method")
+    boxes = first.loc["ppo-nature-gray_boxes"]
+    page.append(
+        f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
+        "only one that still plays on `diagonals`"
+    )
+    return {"README.md": [readme], "docs/results.md": page}
 
 
-def _range(shares: Any) -> str:
+def _times(method: str, variant: str) -> list[float]:
+    """How many times as often as chance a map's peak is on the ball, per seed."""
+    pairs = zip(
+        pointing(method, variant, "ball"), pointing(method, variant, "ball", "chance"), strict=True
+    )
+    return [value / chance for value, chance in pairs]
+
+
+def _below(method: str) -> int:
+    lines = pointing(method, "green_lines", "distractor")
+    chance = pointing(method, "green_lines", "distractor", "chance")
+    return sum(a < b for a, b in zip(lines, chance, strict=True))
+
+
+def _gap(found: Difference) -> str:
+    return f"{found.value:+.1f} [{found.low:.1f}, {found.high:.1f}]"
+
+
+def _list(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _range(shares: Iterable[float]) -> str:
     values = [100 * float(share) for share in shares]
     return f"{min(values):.0f} to {max(values):.0f} %"
 
@@ -217,8 +276,8 @@ def made(page: str) -> str:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     write_atomically(PAGE, made(PAGE.read_text()))
-    for name, fact in facts().items():
-        print(f"{name}: {fact}")
+    for file, lines in sentences().items():
+        print(file, *lines, sep="\n  ")
 
 
 if __name__ == "__main__":
