@@ -108,9 +108,11 @@ def looks() -> str:
     return "\n".join(lines)
 
 
-def pointing(method: str, variant: str, thing: str, column: str = "value") -> list[float]:
+def pointing(
+    method: str, variant: str, thing: str, column: str = "value", *, of: str = "methods"
+) -> list[float]:
     """Per seed, how often the map's peak lies on a thing (or what it is held against)."""
-    rows = results().attention
+    rows = results(of).attention
     chosen = (rows["method"] == method) & (rows["variant"] == variant)
     chosen &= (rows["object"] == thing) & (rows["metric"] == "pointing")
     return [float(x) for x in rows[chosen].sort_values("train_seed")[column]]
@@ -154,11 +156,43 @@ def first_scores() -> str:
     return "\n".join(lines)
 
 
+def first_learning() -> str:
+    """Training scores of the three agents, as far as each was trained."""
+    runs = {run.method: run for run in results("first").runs}
+    lines = ["| steps | plain | attention + contrastive | gray boxes (RAD) |", "|---" * 4 + "|"]
+    for step in (*STEPS, 250_000, 300_000):
+        cells = []
+        for method in (PLAIN, WITH_MASK, "ppo-nature-gray_boxes"):
+            trained = int(str(runs[method].record.get("step", 0)))
+            known = trained >= step
+            cells.append(f"{score_at(runs[method].metrics, step):.1f}" if known else "")
+        lines.append(f"| {step:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def first_looks() -> str:
+    """Where the peaks of the three agents' maps lie, with what a random place would give."""
+    lines = ["| agent | view | variant | ball | paddle | distractor |", "|---" * 6 + "|"]
+    agents = {PLAIN: "plain", "ppo-nature-gray_boxes": "gray boxes"}
+    agents[WITH_MASK] = "attention + contrastive"
+    for method, name in agents.items():
+        for variant in (CLEAN, "green_lines"):
+            cells = []
+            for thing in ("ball", "paddle", "distractor"):
+                value = pointing(method, variant, thing, of="first")
+                chance = pointing(method, variant, thing, "chance", of="first")
+                digits = 3 if thing == "ball" else 2
+                cells.append(f"{value[0]:.2f} ({chance[0]:.{digits}f})" if value else "")
+            view = "its mask" if method == WITH_MASK else "gradient"
+            lines.append(f"| {name} | {view} | {variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+WITH_MASK = "ppo-nature-conv_21-attention_contrastive-gray_boxes"
 FIRST = {
     "ppo-nature": "plain PPO",
     "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
-    "ppo-nature-conv_21-attention_contrastive-gray_boxes": "attention + contrastive "
-    "(`attention_contrastive`)",
+    WITH_MASK: "attention + contrastive (`attention_contrastive`)",
 }
 TABLES = {
     "seeds": each_seed,
@@ -166,6 +200,8 @@ TABLES = {
     "looks": looks,
     "learning": learning,
     "first": first_scores,
+    "first learning": first_learning,
+    "first looks": first_looks,
 }
 
 
@@ -200,7 +236,7 @@ def sentences() -> dict[str, list[str]]:
         "The four methods that met random gray boxes keep "
         f"{_range(summary.loc[boxed, 'retention'])}, the two that did not "
         f"{_range(summary.loc[[plain, decoder], 'retention'])}.",
-        f"Over plain PPO {_list(clear)} have an interval that excludes 0",
+        f"The differences of {_list(clear)} to plain PPO have intervals that exclude 0",
         f"DrAC's is the largest, {_gap(against(drac))}, and its clean game is not worse "
         f"({_gap(against(drac, plain, [CLEAN]))}).",
         f"DrAC is also clear of RAD ({_gap(against(drac, 'ppo-nature-gray_boxes'))})",
