@@ -158,7 +158,7 @@ class Played:
         names = list(dict.fromkeys(v for weighting in weights for v in weighting))
         part = self.scores.loc[[method]].droplevel("method").reindex(columns=names).dropna()
         runs = [_weighted(part, weighting) for weighting in weights]
-        games = self.cells.loc[method].reindex(columns=names).dropna()
+        games = self.cells.loc[[method]].droplevel("method").reindex(columns=names).dropna()
         table = games.loc[games.index.get_level_values("train_seed").isin(part.index)]
         counts = table.groupby(level="game").size()
         common = counts.index[counts == len(part)]
@@ -185,7 +185,7 @@ class Played:
         names = list(dict.fromkeys([*weights, CLEAN]))
         if not np.isfinite([value, clean]).all():
             return Reference(value, clean)
-        games = self.cells.loc["random"].groupby(level="game").mean()
+        games = self.cells.loc[["random"]].groupby(level="game").mean()
         games = games.reindex(columns=names).dropna()
         pairs = np.column_stack([_weighted(games, weights), games[CLEAN]])  # (K, 2)
         return Reference(value, clean, pairs.astype(float) if len(pairs) > 1 else None)

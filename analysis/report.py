@@ -61,9 +61,7 @@ def write_report(
             markdown.write_text(table.markdown(), encoding="utf-8")
         if len(results.episodes):  # a matrix per method, as rliable and others read it
             matrix = run_scores(results.episodes).reset_index()
-            (target / "tables" / "run_scores.csv").write_text(
-                matrix.to_csv(index=False), encoding="utf-8"
-            )
+            (target / "run_scores.csv").write_text(matrix.to_csv(index=False), encoding="utf-8")
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:

@@ -12,6 +12,7 @@ from scipy import stats
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.gap import run_scores
 from reprl.analysis.load import collect
+from reprl.analysis.report import write_report
 from reprl.claims import read_claims, record_of
 from reprl.errors import UserError
 
@@ -161,3 +162,13 @@ def test_a_run_records_the_claims_of_its_folder(tmp_path: Path) -> None:
     assert folder.record()["claims"]["sha256"] == read_claims(tmp_path / "claims.yaml").digest
     elsewhere = load([f"run_dir={tmp_path / 'other' / 'b'}"])
     assert "claims" not in create(elsewhere, command=[], python_path=[]).record()
+
+
+def test_the_page_shows_claims_and_beside_it_lies_the_matrix(runs: Path, tmp_path: Path) -> None:
+    page = write_report([runs], tmp_path / "out", figures=False)[0].read_text()
+    assert "<b>Declared claim.</b> Held: ppo softplus + boxes beats ppo nature" in page
+    assert 'id="table-claims"' in page
+    matrix = pd.read_csv(tmp_path / "out" / "run_scores.csv")
+    trained = matrix[matrix["train_seed"] > 0]
+    assert trained.groupby("method").size().tolist() == [3, 3]
+    assert {"original", "green_lines", "green_lines@1"} <= set(matrix.columns)
