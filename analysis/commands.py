@@ -41,10 +41,11 @@ def _below(frame: pd.DataFrame, results: Results, folder: Path) -> pd.DataFrame:
 
 
 def _protocol(frame: pd.DataFrame, seed: float) -> list[str]:
-    """Seed, greediness and stickiness, where they are not the usual ones; all rows share them."""
-    greedy, sticky = protocols(frame).iloc[0]
+    """Seed, games, greediness and stickiness, where they are not the usual; all rows share them."""
+    greedy, sticky, own = protocols(frame).iloc[0]
     return [
         f"seed={seed:.0f}" if seed > 0 else "",
+        "" if own else "games=shared",
         "deterministic=true" if greedy else "",
         f"sticky={sticky:g}" if sticky else "",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,8 @@ import pandas as pd
 from reprl.analysis.gap import generalization_gap, score_estimates
 from reprl.analysis.load import Results
 from reprl.analysis.severity import RULE, difficulty, severity_areas
-from reprl.analysis.stats import relative_gap
+from reprl.analysis.stats import ENOUGH_SEEDS, relative_gap
+from reprl.analysis.summary import EXPLORATORY
 from reprl.analysis.tables import Column, Table
 from reprl.naming import (
     is_plain,
@@ -28,6 +30,25 @@ def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
     return Column(key, label, kind, f"{key}_low", f"{key}_high", help)
 
 
+NEAR_AND_FAR = [
+    spread("near", "Near variants", help="like an augmentation some method was trained with"),
+    spread("far", "Far variants", help="like none of the augmentations"),
+]
+
+
+def interval_words(seeds: Iterable[float]) -> str:
+    """What the brackets of a table are: with few seeds nobody speaks of 95 %."""
+    several = [int(n) for n in seeds if n > 1]
+    if not several:
+        return "A single training run has no interval."
+    if min(several) >= ENOUGH_SEEDS:
+        return "Brackets are 95 % intervals over whole training runs; a single one has none."
+    return (
+        f"Brackets are t intervals over whole training runs, as few as {min(several)}: below "
+        f"{ENOUGH_SEEDS} read the runs themselves. A single one has none."
+    )
+
+
 def overall_table(summary: pd.DataFrame) -> Table:
     """The ranking."""
     if summary.empty:  # only random or scripted players were measured
@@ -39,18 +60,22 @@ def overall_table(summary: pd.DataFrame) -> Table:
     ]
     columns = [
         METHOD,
-        Column("rank", "Rank", "count", help="by mean retention; not ranked if random is as good"),
+        Column("rank", "Rank", "count", help="by score on variants; none if random is as good"),
         SEEDS,
         spread("clean", "Clean score"),
         spread("score", "Score on variants", help="mean over the variants all runs share"),
-        spread("retention", "Retention, mean", "share", "share of what was learned that survives"),
-        spread("iqm", "Retention, IQM", "share", "without the upper and lower quarter"),
+        *NEAR_AND_FAR[: 2 * int(frame["near"].notna().any())],
+        Column("runs", "Each run", help="score on variants of every training run"),
+        spread("retention", "Retention", "share", "share of what was learned that survives"),
         Column("beats", "Runs better than random"),
     ]
     note = (
-        "Retention = (score − random on the variant) / (clean − random on the clean game). Brackets"
-        " are 95 % intervals over whole training runs; a single seed has none."
+        "Ordered by the score on the variants. Retention = (score − random on the variant) / "
+        "(clean − random on the clean game); it is high for methods that learned little too. "
+        f"{interval_words(frame['n_seeds'])}"
     )
+    if frame["near"].notna().any():
+        note += " Near variants resemble an augmentation some method was trained with."
     if (frame["ranked"].map(lambda r: r is True) & frame["rank"].isna()).any():
         note += " Without an interval no rank, since another seed may turn the order round."
     return Table("overall", "Methods at a glance", columns, frame, note)
@@ -68,7 +93,7 @@ def scores_table(episodes: pd.DataFrame, variants: list[str]) -> Table:
         for suffix, key in (("", "score"), ("_low", "low"), ("_high", "high")):
             frame[f"{variant}{suffix}"] = frame["method"].map(own[key])
         columns.append(spread(variant, variant))
-    note = "Mean score of full games, in points, with 95 % intervals over whole training runs."
+    note = f"Mean score of full games, in points. {interval_words(long['n_seeds'])}"
     return Table("scores", "Scores", columns, frame, note)
 
 
@@ -89,18 +114,17 @@ def gap_table(episodes: pd.DataFrame) -> Table:
     return Table("gap", "Generalization gap", columns, gaps, chosen_by="variant")
 
 
-def comparison_table(frame: pd.DataFrame, sentence: str) -> Table:
-    """Method against method."""
+def comparison_table(frame: pd.DataFrame) -> Table:
+    """Method against method, exploratory."""
     columns = [
         METHOD,
         Column("against", "Against"),
         VARIANT,
         SEEDS,
-        spread("difference", "Difference", help="points; paired by seed where seeds agree"),
+        spread("difference", "Difference", help="points; Welch over runs"),
         spread("improvement", "P(better)", "share", BETTER),
-        Column("p", "p (Holm)", "p"),
     ]
-    return Table("comparisons", "Method against method", columns, frame, sentence, "variant")
+    return Table("comparisons", "Method against method", columns, frame, EXPLORATORY, "variant")
 
 
 def area_table(episodes: pd.DataFrame) -> Table:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from reprl.analysis.stats import (
+    UNKNOWN,
     Estimate,
-    estimate,
-    gap_estimate,
-    mean,
+    Reference,
+    Sample,
+    mean_estimate,
     retention_estimate,
 )
 from reprl.analysis.tidy import protocols
 from reprl.errors import UserError
+from reprl.game_seeds import shared_seeds
 from reprl.naming import curve_of, is_baseline, variant_label
 from reprl.schema import CLEAN, EPISODES, GAP
 
@@ -49,7 +52,20 @@ def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
     pairs = list(zip(frame["variant"], levels, strict=True))
     labels = {pair: variant_label(*pair) for pair in dict.fromkeys(pairs)}
     frame["variant"] = [labels[pair] for pair in pairs]
+    frame["game"] = _games(frame)
     return frame
+
+
+def _games(frame: pd.DataFrame) -> list[str]:
+    """Which game each row is of: rows that do not say so are each a game of their own."""
+    seeds = shared_seeds(frame)
+    if "game_seed" in frame.columns:
+        known = frame["game_seed"].notna()
+        seeds = frame["game_seed"].where(known, seeds)
+    return [
+        f"row {i}" if str(seed) == "-1" else str(seed)
+        for i, seed in zip(frame.index, seeds, strict=True)
+    ]
 
 
 def _require_one_protocol(episodes: pd.DataFrame) -> None:
@@ -58,8 +74,8 @@ def _require_one_protocol(episodes: pd.DataFrame) -> None:
     trained = ~episodes["method"].map(is_baseline)
     if found[trained].nunique() > 1 or found.map(lambda p: p[1]).nunique() > 1:
         raise UserError(
-            "the episodes table mixes protocols: choose the rows of one `deterministic` and one "
-            "`sticky` first."
+            "the episodes table mixes protocols: choose the rows of one `deterministic`, one "
+            "`sticky` and one rule of games (own or shared) first."
         )
 
 
@@ -102,15 +118,100 @@ def random_scores(scores: pd.DataFrame) -> pd.Series:
     return pd.Series(scores.loc[["random"]].mean(axis=0))
 
 
+@dataclass(frozen=True)
+class Played:
+    """The scores of a table, run by run and game by game: what every estimate is made from."""
+
+    scores: pd.DataFrame  # run_scores(): (method, train_seed) x variant
+    cells: pd.DataFrame  # (method, train_seed, game) x variant
+    lowest: float  # what a score cannot be below, -inf where that is not known
+
+    def methods(self) -> list[str]:
+        return [str(m) for m in dict.fromkeys(self.scores.index.get_level_values("method"))]
+
+    def variants(self, method: str) -> list[str]:
+        """The variants a method was played on."""
+        part = self.scores.loc[[method]]
+        return [str(v) for v in part.columns[part.notna().any()]]
+
+    def samples(self, method: str, *weights: Mapping[str, float]) -> list[Sample]:
+        """For each weighting of variants one number per run, all of the runs that have them all.
+
+        Games are kept where at least two of them were played by all of these runs on all of these
+        variants: then their luck is common to the runs.
+        """
+        names = list(dict.fromkeys(v for weighting in weights for v in weighting))
+        part = self.scores.loc[[method]].droplevel("method").reindex(columns=names).dropna()
+        runs = [_weighted(part, weighting) for weighting in weights]
+        games = self.cells.loc[[method]].droplevel("method").reindex(columns=names).dropna()
+        table = games.loc[games.index.get_level_values("train_seed").isin(part.index)]
+        counts = table.groupby(level="game").size()
+        common = counts.index[counts == len(part)]
+        if len(part) < 2 or len(common) < 2:
+            return [Sample(values.to_numpy(float)) for values in runs]
+        table = table[table.index.get_level_values("game").isin(common)]
+        found = []
+        for values, weighting in zip(runs, weights, strict=True):
+            grid = _weighted(table, weighting).unstack("game").loc[part.index]  # (R, J)
+            ids = tuple(grid.columns)
+            found.append(Sample(values.to_numpy(float), grid.to_numpy(float), ids))
+        return found
+
+    def sample(self, method: str, variants: Iterable[str]) -> Sample:
+        """The mean over variants, per run."""
+        names = list(variants)
+        return self.samples(method, {v: 1 / len(names) for v in names})[0]
+
+    def reference(self, weights: Mapping[str, float]) -> Reference:
+        """Random play on a weighting of variants and on the clean game, with its games."""
+        random = random_scores(self.scores)
+        value = sum(w * float(random.get(v, np.nan)) for v, w in weights.items())
+        clean = float(random.get(CLEAN, np.nan))
+        names = list(dict.fromkeys([*weights, CLEAN]))
+        if not np.isfinite([value, clean]).all():
+            return Reference(value, clean)
+        games = self.cells.loc[["random"]].groupby(level="game").mean()
+        games = games.reindex(columns=names).dropna()
+        pairs = np.column_stack([_weighted(games, weights), games[CLEAN]])  # (K, 2)
+        return Reference(value, clean, pairs.astype(float) if len(pairs) > 1 else None)
+
+    def retention(self, method: str, weights: Mapping[str, float]) -> Estimate:
+        """Retention of a weighting of variants (weights of sum 1), cut at what is possible."""
+        if CLEAN not in self.scores.columns or not weights:
+            return UNKNOWN
+        score, clean = self.samples(method, weights, {CLEAN: 1.0})
+        random = self.reference(weights)
+        got = retention_estimate(clean, score, random)
+        if not np.isfinite(got.value):
+            return got
+        return got.cut((self.lowest - random.score) / (clean.value - random.clean))
+
+
+def _weighted(table: pd.DataFrame, weights: Mapping[str, float]) -> pd.Series:
+    return pd.Series(table[list(weights)].to_numpy(float) @ list(weights.values()), table.index)
+
+
+def played(episodes: pd.DataFrame) -> Played:
+    """The table's scores by run and by game."""
+    frame = prepare(episodes)
+    keys = ["method", "train_seed", "game"]
+    cells = frame.pivot_table(
+        index=keys, columns="variant", values="episode_return", aggfunc="mean"
+    )
+    # Points are counted from 0 in nearly every game; where one ended below, there is no limit.
+    lowest = 0.0 if (frame["episode_return"] >= 0).all() else -np.inf
+    return Played(run_scores(episodes), cells, lowest)
+
+
 def score_estimates(episodes: pd.DataFrame) -> pd.DataFrame:
     """Mean score per method and variant: method, variant, n_seeds, score, low, high, episodes."""
-    scores = run_scores(episodes)
-    counts = prepare(episodes).groupby(["method", "variant"]).size()
+    table = played(episodes)
+    counts = prepare(episodes).groupby(["method", "variant"]).size().to_dict()
     rows = []
-    for method, part in scores.groupby(level="method", sort=False):
-        for variant in part.columns[part.notna().any()]:
-            got = estimate(mean, part[variant].to_numpy())
-            count = counts.to_dict()[(method, variant)]
+    for method in table.methods():
+        for variant in table.variants(method):
+            got = mean_estimate(table.sample(method, [variant])).cut(table.lowest)
+            count = counts[(method, variant)]
             rows.append((method, variant, got.n_seeds, got.value, got.low, got.high, count))
     columns = ["method", "variant", "n_seeds", "score", "low", "high", "episodes"]
     return pd.DataFrame(rows, columns=columns)
@@ -122,35 +223,24 @@ def generalization_gap(episodes: pd.DataFrame) -> pd.DataFrame:
     Intervals are over whole training runs and NaN with a single one; retention is NaN where the
     random player was not measured or clean play is less than one point above it.
     """
-    scores = run_scores(episodes)
-    random = random_scores(scores)
-    rows = []
-    for method, part in scores.groupby(level="method", sort=False):
-        for variant in part.columns[part.notna().any()]:
-            rows.append((method, variant, *_gap_row(part, variant, random)))
+    table = played(episodes)
+    rows = [
+        (method, variant, *_gap_row(table, method, variant))
+        for method in table.methods()
+        for variant in table.variants(method)
+    ]
     return pd.DataFrame(rows, columns=list(GAP))
 
 
-def _gap_row(part: pd.DataFrame, variant: str, random: pd.Series) -> tuple[float, ...]:
-    score = part[variant].to_numpy(float)  # (R,)
-    clean = part[CLEAN].to_numpy(float) if CLEAN in part.columns else np.full(len(part), np.nan)
-    both = np.isfinite(score) & np.isfinite(clean)
-    if not both.any():
-        known = score[np.isfinite(score)]
-        return len(known), float(known.mean()), *[np.nan] * 7
-    score, clean = score[both], clean[both]
-    gap = gap_estimate(clean, score)
-    kept = Estimate(np.nan, np.nan, np.nan, gap.n_seeds)
-    if np.isfinite([random.get(CLEAN, np.nan), random.get(variant, np.nan)]).all():
-        kept = retention_estimate(clean, score, float(random[CLEAN]), float(random[variant]))
-    return (
-        gap.n_seeds,
-        float(score.mean()),
-        float(clean.mean()),
-        gap.value,
-        gap.low,
-        gap.high,
-        kept.value,
-        kept.low,
-        kept.high,
-    )
+def _gap_row(table: Played, method: str, variant: str) -> tuple[float, ...]:
+    weights = {variant: 1.0}
+    score = table.samples(method, weights)[0]
+    if CLEAN in table.scores.columns:
+        both = table.samples(method, weights, {CLEAN: 1.0})
+        if len(both[0].runs):
+            score, clean = both
+            gap = mean_estimate(clean.minus(score))
+            kept = table.retention(method, weights)
+            values = (gap.value, gap.low, gap.high, kept.value, kept.low, kept.high)
+            return gap.n_seeds, score.value, clean.value, *values
+    return len(score.runs), score.value, *[np.nan] * 7

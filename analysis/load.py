@@ -18,6 +18,7 @@ import yaml
 from reprl import guard
 from reprl.analysis.coverage import notes
 from reprl.analysis.grouping import distinguish, of_one_game
+from reprl.analysis.random_play import with_measured
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
@@ -65,10 +66,14 @@ class Results:
     faithfulness: pd.DataFrame
     warnings: list[str]
     folders: list[Path]
+    games: int = 0  # played in these folders: the shipped games of random play are not among them
 
 
-def collect(folders: Iterable[Path | str]) -> Results:
-    """Read all runs below the folders; only folders without any run at all are an error."""
+def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Results:
+    """Read all runs below the folders; only folders without any run at all are an error.
+
+    `random_play` takes the shipped games of random play where the folders have fewer.
+    """
     roots = [Path(f) for f in folders]
     warnings: list[str] = []
     runs: list[Run] = []
@@ -98,6 +103,10 @@ def collect(folders: Iterable[Path | str]) -> Results:
         )
     runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
+    count = len(episodes)
+    game = runs[0].game if runs else "breakout"
+    if random_play:
+        episodes = with_measured(episodes, game)
     distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
@@ -111,7 +120,7 @@ def collect(folders: Iterable[Path | str]) -> Results:
             frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
     warnings += notes(frames[0])
     episodes, twin, attention, faithfulness = frames
-    return Results(runs, episodes, twin, attention, faithfulness, warnings, roots)
+    return Results(runs, episodes, twin, attention, faithfulness, warnings, roots, count)
 
 
 def _folders_with_results(root: Path) -> Iterator[Path]:

@@ -1,25 +1,30 @@
-"""Method against method: differences, probability of improvement, exact tests, and who is ranked.
+"""Method against method: differences over runs, how often one beats the other, and who is ranked.
 
-Sits on top of statistics.py; the inputs are one number per trained run.
+Sits on top of stats.py. Always Welch over whole runs: two runs of one seed number share nothing
+that could be paired, and which of them stand beside each other is an accident of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from reprl.analysis.stats import Array, Estimate, estimate, mean
-from reprl.rng import numpy_stream
+from reprl.analysis.stats import (
+    CONFIDENCE,
+    Component,
+    Estimate,
+    Sample,
+    interval,
+    mean_squares,
+    satterthwaite,
+)
 
 LEVEL = 0.05
-EXACT_LIMIT = 200_000  # label permutations enumerated in full: up to 10 against 10 runs
-SAMPLED = 20_000
+MOST_SEEDS = 1000  # a comparison that needs more runs a method will not be decided
 
 
 @dataclass(frozen=True)
@@ -31,41 +36,52 @@ class Difference:
     high: float
     n_first: int
     n_second: int
-    paired: bool
+    parts: tuple[Component, ...] = ()  # of its variance
+
+    def p_value(self, margin: float = 0.0) -> float:
+        """Two-sided p of the difference being `margin`; NaN without an interval."""
+        if not self.parts or not np.isfinite(self.value):
+            return float("nan")
+        variance, freedom = satterthwaite(self.parts)
+        if variance <= 0:
+            return float(self.value == margin)
+        return float(2 * stats.t.sf(abs(self.value - margin) / np.sqrt(variance), freedom))
+
+    def at(self, confidence: float) -> tuple[float, float]:
+        """The interval of another confidence."""
+        return interval(self.value, self.parts, confidence)
 
 
-def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
-    """The difference of two methods given {train_seed: score}.
+def difference(first: Sample, second: Sample, confidence: float = CONFIDENCE) -> Difference:
+    """The difference of two methods' means: Welch's interval over their runs.
 
-    Paired by training seed when both have the same seeds, otherwise Welch's interval.
+    Where all runs of both played the same games, a game's luck counts once, in the difference.
     """
-    a = {s: v for s, v in first.items() if np.isfinite(v)}
-    b = {s: v for s, v in second.items() if np.isfinite(v)}
-    n, m = len(a), len(b)
-    if not n or not m:
-        return Difference(np.nan, np.nan, np.nan, n, m, False)
-    if a.keys() == b.keys():
-        result = estimate(mean, [a[s] - b[s] for s in sorted(a)])
-        return Difference(result.value, result.low, result.high, n, m, True)
-    x, y = np.array(list(a.values())), np.array(list(b.values()))
-    value = float(x.mean() - y.mean())
+    n, m = len(first.runs), len(second.runs)
+    value = first.value - second.value
     if n < 2 or m < 2:
-        return Difference(value, np.nan, np.nan, n, m, False)
-    if np.var(x) + np.var(y) == 0:
-        return Difference(value, value, value, n, m, False)
-    error, freedom = _welch(x, y)
-    half = float(stats.t.ppf(0.975, freedom)) * error
-    return Difference(value, value - half, value + half, n, m, False)
+        return Difference(value, np.nan, np.nan, n, m)
+    if first.games is not None and second.games is not None and first.ids == second.ids:
+        parts = _of_shared_games(first.games, second.games)
+    else:
+        parts = first.components() + second.components()
+    return Difference(value, *interval(value, parts, confidence), n, m, tuple(parts))
 
 
-def _welch(x: Array, y: Array) -> tuple[float, float]:
-    """The standard error of a difference of means and its degrees of freedom.
-
-    scipy's test computes the same, but warns where the values of one side are all equal.
-    """
-    a, b = (np.var(side, ddof=1) / len(side) for side in (x, y))
-    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
-    return float(np.sqrt(a + b)), float(freedom)
+def _of_shared_games(first: np.ndarray, second: np.ndarray) -> list[Component]:
+    """Variance of the difference of two tables (R, J), (S, J) of the same J games."""
+    parts, rest = [], []
+    games = first.shape[1]
+    for table in (first, second):
+        run, _, residual = mean_squares(table)
+        freedom = len(table) - 1
+        parts.append(Component(run / table.size, freedom))
+        rest.append(Component(-residual / table.size, freedom * (games - 1)))
+    each = first.mean(axis=0) - second.mean(axis=0)  # (J,)
+    common = Component(float(np.var(each, ddof=1)) / games, games - 1)
+    if common.value + sum(part.value for part in rest) > 0:  # else no game's luck is common
+        parts += [common, *rest]
+    return parts
 
 
 def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Estimate:
@@ -94,39 +110,6 @@ def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Estimate:
     return Estimate(value, low, high, min(n, m), "newcombe")
 
 
-def permutation_test(first: ArrayLike, second: ArrayLike) -> float:
-    """Two-sided p-value for equal methods, over all ways to deal the runs to the two methods.
-
-    Exact up to 200,000 permutations; beyond that 20,000 random ones and the observed one.
-    """
-    a, b = np.asarray(first, float), np.asarray(second, float)
-    pooled = np.concatenate([a, b])
-    observed = abs(a.mean() - b.mean())
-    n, total = len(a), len(pooled)
-    if comb(total, n) <= EXACT_LIMIT:
-        index = np.array(list(combinations(range(total), n)))  # (P, n)
-    else:
-        rng = numpy_stream(0, "analysis", "permutation", total)
-        index = np.argsort(rng.random((SAMPLED, total)), axis=1)[:, :n]
-        index = np.concatenate([np.arange(n)[None], index])
-    sums = pooled[index].sum(axis=1)  # (P,)
-    differences = np.abs(sums / n - (pooled.sum() - sums) / (total - n))
-    return float(np.mean(differences >= observed - 1e-9 * max(1.0, observed)))
-
-
-def smallest_p(n: int, m: int) -> float:
-    """The smallest p-value any data could give: with equal sizes the mirror image counts too."""
-    return min(1.0, (2 if n == m else 1) / comb(n + m, n))
-
-
-def seeds_needed(tests: int, level: float = LEVEL) -> int:
-    """Runs per method from which `tests` Holm-corrected exact tests could reach the level."""
-    n = 2
-    while tests * smallest_p(n, n) > level:
-        n += 1
-    return n
-
-
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's step-down correction: adjusted p-values in the order given."""
     order = np.argsort(p)
@@ -138,46 +121,26 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(x) for x in adjusted]
 
 
-def exact_tests(
-    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
-) -> tuple[list[float], str]:
-    """Holm-adjusted p-values of the pairs and a sentence; NaN where seeds are too few."""
-    if not pairs:
-        return [], "Fewer than two methods can be compared, so nothing was tested."
-    sizes = [(len(a), len(b)) for a, b in pairs]
-    tested = can_be_tested(sizes)
-    p_values = [float("nan")] * len(pairs)
-    if not tested:
-        n, m = min(sizes, key=min)
-        return p_values, (
-            f"No significance test: with {n} against {m} seeds no exact test of "
-            f"{_comparisons(len(pairs))} can reach p < {LEVEL}, whatever the scores; "
-            f"{seeds_needed(len(pairs))} seeds per method would allow one."
-        )
-    for i, p in zip(tested, holm([permutation_test(*pairs[i]) for i in tested]), strict=True):
-        p_values[i] = p
-    exact = all(comb(n + m, n) <= EXACT_LIMIT for n, m in (sizes[i] for i in tested))
-    kind = "Exact permutation tests" if exact else "Permutation tests, the largest of them sampled,"
-    sentence = f"{kind} over whole runs, {_comparisons(len(tested))}."
-    if len(tested) < len(pairs):
-        sentence += f" {len(pairs) - len(tested)} more have too few seeds to be tested."
-    return p_values, sentence
+def seeds_needed(
+    effect: float, first: float, second: float, *, level: float = LEVEL, power: float = 0.8
+) -> int | None:
+    """Runs of each method from which Welch's test finds a difference with this power.
 
-
-def can_be_tested(sizes: Sequence[tuple[int, int]]) -> list[int]:
-    """The pairs that can all reach the level after the correction: as many as possible, by their
-    numbers of seeds alone, so pairs of equal numbers are tested together or not at all.
+    `first` and `second` are the standard deviations between runs; None where no number up to 1000
+    would do. Power is that of the noncentral t distribution.
     """
-    smallest = [smallest_p(n, m) if min(n, m) > 1 else 1.0 for n, m in sizes]
-    for limit in sorted(set(smallest), reverse=True):
-        chosen = [i for i, p in enumerate(smallest) if p <= limit]
-        if len(chosen) * limit <= LEVEL:
-            return chosen
-    return []
-
-
-def _comparisons(count: int) -> str:
-    return "1 comparison" if count == 1 else f"{count} comparisons with Holm's correction"
+    if not np.isfinite([effect, first, second]).all() or effect == 0:
+        return None
+    for n in range(2, MOST_SEEDS + 1):
+        a, b = first**2 / n, second**2 / n
+        if a + b == 0:
+            return 2
+        freedom = (a + b) ** 2 * (n - 1) / (a**2 + b**2)
+        centre = abs(effect) / np.sqrt(a + b)
+        critical = stats.t.ppf(1 - level / 2, freedom)
+        if stats.nct.sf(critical, freedom, centre) >= power:
+            return n
+    return None
 
 
 def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:
@@ -188,10 +151,11 @@ def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:
     a, b = (x[np.isfinite(x)] for x in map(np.atleast_1d, map(np.asarray, (scores, random_scores))))
     if len(a) < 2 or len(b) < 2:
         return None
-    if np.var(a) + np.var(b) == 0:
+    parts = Sample(a.astype(float)).components() + Sample(b.astype(float)).components()
+    error, freedom = satterthwaite(parts)
+    if error <= 0:
         return bool(a.mean() > b.mean())
-    error, freedom = _welch(a, b)
-    return bool(stats.t.sf((a.mean() - b.mean()) / error, freedom) < LEVEL)
+    return bool(stats.t.sf((a.mean() - b.mean()) / np.sqrt(error), freedom) < LEVEL)
 
 
 def is_ranked(verdicts: Sequence[bool | None]) -> bool | None:

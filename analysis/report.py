@@ -20,6 +20,7 @@ from reprl import __version__
 from reprl.analysis import contents, measured
 from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
+from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
 from reprl.analysis.gallery import Picture, pictures
 from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
@@ -36,8 +37,8 @@ from reprl.schema import CLEAN
 
 TITLE = "Does it generalize, and where does it look?"
 INTERVALS = (
-    "95 %, over whole training runs (Student t on jackknife values below 20 runs, BCa bootstrap "
-    "from 20 on); one run has none."
+    "over whole training runs: Student t where each seed played games of its own, two-way (run and "
+    "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
 PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
@@ -61,6 +62,9 @@ def write_report(
             (target / "tables" / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
             markdown = target / "tables" / f"{table.name}.md"
             markdown.write_text(table.markdown(), encoding="utf-8")
+        if len(results.episodes):  # a matrix per method, as rliable and others read it
+            matrix = run_scores(results.episodes).reset_index()
+            (target / "run_scores.csv").write_text(matrix.to_csv(index=False), encoding="utf-8")
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:
@@ -81,6 +85,8 @@ def compose(
     variants = _variants(episodes)
     summary = overall(episodes) if evaluated else pd.DataFrame()
     tables = _tables(results, summary, variants)
+    declared = find_claims(results.folders, results.warnings)
+    tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out))
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
     calls = commands(results, out)
@@ -93,6 +99,7 @@ def compose(
         "subtitle": _subtitle(results, methods),
         "verdict": verdict(summary),
         "against_plain": _against_plain(results, tables),
+        "claims": list(tables["claims"].frame["sentence"]),
         "length_note": length_note(results, summary.get("method", [])),
         "headlines": _headlines(results, summary, tables, looks),
         "warnings": results.warnings,
@@ -150,7 +157,7 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
             contents.overall_table(summary),
             contents.scores_table(episodes, variants),
             contents.gap_table(episodes),
-            contents.comparison_table(*comparisons(episodes, names_)),
+            contents.comparison_table(comparisons(episodes, names_)),
             contents.area_table(episodes),
             contents.difficulty_table(results),
         ]
@@ -172,8 +179,8 @@ def _headlines(
         big, unit = f"{row['clean']:.1f}", "points, clean"
         if bad:
             big, unit = "not ranked", ""
-        elif np.isfinite(row["retention"]):
-            big, unit = form(row["retention"], "share"), "retained"
+        elif np.isfinite(row["score"]):
+            big, unit = form(row["score"], "score"), "points on the variants"
         text = headline(row, tables["gap"].frame, float(random))
         tone = looks[method].index
         out.append(
@@ -192,7 +199,7 @@ def _headlines(
 def _subtitle(results: Results, methods: list[str]) -> str:
     trained = [m for m in methods if not is_baseline(m)]
     games = sorted({r.game for r in results.runs}) or [DEFAULT_GAME]
-    played = f", {len(results.episodes):,} games played" if len(results.episodes) else ""
+    played = f", {results.games:,} games played" if results.games else ""
     runs, count = len(results.runs), len(trained)
     return (
         f"{count} method{'s' * (count != 1)}, {runs} training run{'s' * (runs != 1)} on "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.gap import prepare, random_scores, run_scores
-from reprl.analysis.stats import Array, estimate, mean, retention
+from reprl.analysis.gap import Played, played, prepare, random_scores, run_scores
+from reprl.analysis.stats import Array, mean_estimate, retention
 from reprl.analysis.tables import form
 from reprl.naming import is_baseline
 from reprl.schema import CLEAN
@@ -45,13 +44,14 @@ def curve_points(episodes: pd.DataFrame) -> dict[str, list[tuple[float, str]]]:
 
 def severity_curves(episodes: pd.DataFrame) -> pd.DataFrame:
     """method, curve, severity, n_seeds, score, low, high: one row per point of each curve."""
-    scores = run_scores(episodes)
+    table = played(episodes)
     rows = []
     for curve, points in curve_points(episodes).items():
-        for method, part in scores.groupby(level="method", sort=False):
+        for method in table.methods():
+            known = table.variants(method)
             for severity, variant in points:
-                if part[variant].notna().any():
-                    got = estimate(mean, part[variant].to_numpy())
+                if variant in known:
+                    got = mean_estimate(table.sample(method, [variant])).cut(table.lowest)
                     row = (method, curve, severity, got.n_seeds, got.value, got.low, got.high)
                     rows.append(row)
     columns = ["method", "curve", "severity", "n_seeds", "score", "low", "high"]
@@ -64,45 +64,35 @@ def severity_areas(episodes: pd.DataFrame) -> pd.DataFrame:
     `area` is thus the mean score over all severities, `retention_area` the mean retention; both
     are computed per whole run, so their intervals respect that one run supplies the whole curve.
     """
-    scores = run_scores(episodes)
-    random = random_scores(scores)
+    table = played(episodes)
     rows = []
     for curve, points in curve_points(episodes).items():
-        x = np.array([p[0] for p in points])
-        labels = [p[1] for p in points]
-        for method, part in scores.groupby(level="method", sort=False):
-            values = part[labels].to_numpy(float)  # (R, S)
-            got = estimate(partial(_mean_area, x), values)
+        weights = area_weights([p[0] for p in points], [p[1] for p in points])
+        for method in table.methods():
+            got = mean_estimate(table.samples(method, weights)[0]).cut(table.lowest)
             if not got.n_seeds:
                 continue
-            kept = _retention_area(x, values, labels, random)
+            kept = _retention_area(table, method, weights)
             rows.append((method, curve, got.n_seeds, got.value, got.low, got.high, *kept))
     names = ["area", "area_low", "area_high"]
     columns = ["method", "curve", "n_seeds", *names, *(f"retention_{n}" for n in names)]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _mean_area(x: Array, rows: Array) -> float:
-    return normalised_area(x, rows.mean(axis=0))
-
-
-def normalised_area(x: Array, y: Array) -> float:
-    """Area under the straight lines through (x, y), divided by the range of x."""
-    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+def area_weights(x: Iterable[float], labels: Iterable[str]) -> dict[str, float]:
+    """The area under straight lines through (x, y) over the range of x, as weights of the y."""
+    at = np.array(list(x))
+    widths = np.diff(at) / (at[-1] - at[0])
+    weights: Array = (np.append(widths, 0.0) + np.append(0.0, widths)) / 2
+    return dict(zip(labels, map(float, weights), strict=True))
 
 
 def _retention_area(
-    x: Array, values: Array, labels: list[str], random: pd.Series
+    table: Played, method: str, weights: Mapping[str, float]
 ) -> tuple[float, float, float]:
-    base = random.reindex(labels).to_numpy(float)  # (S,)
-    if labels[0] != CLEAN or not np.isfinite(base).all():
+    if next(iter(weights)) != CLEAN:
         return np.nan, np.nan, np.nan
-
-    def area(rows: Array) -> float:
-        means = rows.mean(axis=0)  # (S,)
-        return normalised_area(x, retention(means, means[0], base, base[0]))
-
-    got = estimate(area, values)
+    got = table.retention(method, weights)
     return got.value, got.low, got.high
 
 

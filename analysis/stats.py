@@ -1,29 +1,30 @@
 """Numbers with honest intervals: from the scores of trained runs to the estimates tables show.
 
-Everything is a pure function on arrays whose first axis is the run. One trained run supplies the
-scores on all variants, so the unit that is left out or resampled is always a whole run (row).
-How the 95 % intervals are made:
-  1 run         NaN: one run says nothing about the next one
-  2 to 19 runs  Student t on jackknife pseudo-values (for a mean this is exactly the t interval)
-  20 and more   BCa bootstrap over whole runs
+Everything is a pure function on arrays whose first axis is the run: one trained run supplies the
+scores on all variants, so the unit is always a whole run. docs/statistics.md has the simulation
+behind each choice. How a 95 % interval of a mean is made:
+  1 run           NaN: one run says nothing about the next one
+  own games       Student t over the runs' means (R - 1 degrees of freedom)
+  shared games    all runs played the same games, whose luck is common to them and invisible in the
+                  spread of their means: variance by run + game - residual mean squares of the
+                  two-way table, degrees of freedom by Satterthwaite
+Other statistics: Student t on jackknife pseudo-values (of a mean exactly the t interval).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from reprl.rng import numpy_stream
-
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], float]
 
-BOOTSTRAP_FROM = 20  # runs; below this BCa intervals are too short, t intervals hold their level
-RESAMPLES = 5000
+CONFIDENCE = 0.95
+ENOUGH_SEEDS = 5  # below this the seeds themselves are shown and nobody speaks of 95 %
 SMALLEST_RANGE = 1.0  # points between random and clean play below which retention means nothing
 
 
@@ -35,7 +36,112 @@ class Estimate:
     low: float
     high: float
     n_seeds: int
-    interval: str = "none"  # none | t | bca
+    interval: str = "none"  # none | t | two-way
+
+    def cut(self, lowest: float) -> Estimate:
+        """The interval without what is impossible: no mean of games is below the lowest score."""
+        low, high = max(self.low, lowest), max(self.high, lowest)
+        return Estimate(self.value, low, high, self.n_seeds, self.interval)
+
+
+UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
+
+
+@dataclass(frozen=True)
+class Component:
+    """One summand of a variance (it may be subtracted) and its degrees of freedom."""
+
+    value: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One number per run (R,), and per shared game (R, J) where all runs played the same games."""
+
+    runs: Array
+    games: Array | None = None
+    ids: tuple[Hashable, ...] = ()  # (J,) which games: differences of methods are of equal ones
+
+    @property
+    def value(self) -> float:
+        """The mean over runs."""
+        return float(np.mean(self.runs)) if len(self.runs) else float("nan")
+
+    def minus(self, other: Sample, factor: float = 1.0) -> Sample:
+        """Run by run (and game by game) self - factor * other, both of the same runs."""
+        runs = self.runs - factor * other.runs
+        if self.games is None or other.games is None or self.ids != other.ids:
+            return Sample(runs)
+        return Sample(runs, self.games - factor * other.games, self.ids)
+
+    def over(self, number: float) -> Sample:
+        """Everything divided by a number."""
+        games = None if self.games is None else self.games / number
+        return Sample(self.runs / number, games, self.ids)
+
+    def components(self) -> list[Component]:
+        """What the variance of the mean over runs is made of; empty with fewer than two runs."""
+        count = len(self.runs)
+        if count < 2:
+            return []
+        if self.games is None:
+            return [Component(float(np.var(self.runs, ddof=1)) / count, count - 1)]
+        run, game, residual = mean_squares(self.games)
+        cells, games = self.games.size, self.games.shape[1]
+        parts = [Component(run / cells, count - 1)]
+        if game > residual:  # otherwise the games have nothing in common
+            parts.append(Component(game / cells, games - 1))
+            parts.append(Component(-residual / cells, (count - 1) * (games - 1)))
+        return parts
+
+
+def mean_squares(table: Array) -> tuple[float, float, float]:
+    """Mean squares of runs, games and residual of a two-way table (R, J) without repetition."""
+    runs, games = table.shape
+    by_run, by_game = table.mean(axis=1), table.mean(axis=0)
+    rest = table - by_run[:, None] - by_game[None, :] + table.mean()
+    return (
+        float(games * np.var(by_run, ddof=1)),
+        float(runs * np.var(by_game, ddof=1)),
+        float(np.sum(rest**2) / ((runs - 1) * (games - 1))),
+    )
+
+
+def variance_components(table: Array) -> tuple[float, float, float]:
+    """Estimated variances (run, game, residual) of a table (R, J); they may be below 0."""
+    run, game, residual = mean_squares(table)
+    return (run - residual) / table.shape[1], (game - residual) / table.shape[0], residual
+
+
+def satterthwaite(parts: Sequence[Component]) -> tuple[float, float]:
+    """The sum of the components and its approximate degrees of freedom."""
+    total = sum(part.value for part in parts)
+    spread = sum(part.value**2 / part.freedom for part in parts)
+    return total, (total**2 / spread if spread > 0 else np.inf)
+
+
+def interval(
+    value: float, parts: Sequence[Component], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """The t interval around a value whose variance has these components."""
+    if not parts or not np.isfinite(value):
+        return np.nan, np.nan
+    variance, freedom = satterthwaite(parts)
+    if variance <= 0:
+        return value, value
+    half = float(stats.t.ppf(0.5 + confidence / 2, freedom) * np.sqrt(variance))
+    return value - half, value + half
+
+
+def mean_estimate(sample: Sample, confidence: float = CONFIDENCE) -> Estimate:
+    """The mean over runs with its interval."""
+    if not len(sample.runs):
+        return UNKNOWN
+    parts = sample.components()
+    kind = "none" if not parts else "t" if sample.games is None else "two-way"
+    low, high = interval(sample.value, parts, confidence)
+    return Estimate(sample.value, low, high, len(sample.runs), kind)
 
 
 def absolute_gap(clean: ArrayLike, score: ArrayLike) -> Array:
@@ -66,18 +172,48 @@ def retention(
     return out
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Random play on what a score is of and on the clean game: the means, and the games behind."""
+
+    score: float
+    clean: float
+    games: Array | None = None  # (K, 2) score and clean score of each game; None: taken as exact
+
+    def components(self, kept: float, learned: float) -> list[Component]:
+        """What its error adds to the variance of a retention `kept` of `learned` points."""
+        if self.games is None or len(self.games) < 2:
+            return []
+        each = (kept * self.games[:, 1] - self.games[:, 0]) / learned  # (K,)
+        return [Component(float(np.var(each, ddof=1)) / len(each), len(each) - 1)]
+
+
+def retention_estimate(
+    clean: Sample, score: Sample, random: Reference, confidence: float = CONFIDENCE
+) -> Estimate:
+    """Retention of the mean scores over runs, with the error of the random scores.
+
+    A ratio of means, not a mean of ratios: one run that barely learned must not dominate. Its
+    interval is the delta method's: the ratio is linear in its means near their values.
+    """
+    kept = float(retention(score.value, clean.value, random.score, random.clean))
+    if not np.isfinite(kept):
+        return Estimate(np.nan, np.nan, np.nan, len(score.runs))
+    learned = clean.value - random.clean
+    parts = score.minus(clean, kept).over(learned).components()
+    parts += random.components(kept, learned) if parts else []
+    low, high = interval(kept, parts, confidence)
+    kind = "none" if not parts else "t" if score.games is None else "two-way"
+    return Estimate(kept, low, high, len(score.runs), kind)
+
+
 def mean(runs: Array) -> float:
     """The mean over all runs (and variants, if there is a second axis)."""
     return float(np.mean(runs))
 
 
-def iqm(runs: Array) -> float:
-    """The interquartile mean: a quarter of all values is cut at either end, as rliable does."""
-    return float(stats.trim_mean(np.asarray(runs, float), 0.25, axis=None))
-
-
-def estimate(statistic: Statistic, runs: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """A statistic of the runs (R,) or (R, V) with an interval over whole runs.
+def estimate(statistic: Statistic, runs: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    """Any statistic of the runs (R,) or (R, V) with an interval over whole, independent runs.
 
     Runs with a missing value are left out; `n_seeds` counts those that remain.
     """
@@ -85,67 +221,13 @@ def estimate(statistic: Statistic, runs: ArrayLike, confidence: float = 0.95) ->
     rows = rows[np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))]
     n = len(rows)
     if n == 0:
-        return Estimate(np.nan, np.nan, np.nan, 0)
+        return UNKNOWN
     value = float(statistic(rows))
     if n == 1 or not np.isfinite(value):
         return Estimate(value, np.nan, np.nan, n)
     left_out = np.array([statistic(np.delete(rows, i, axis=0)) for i in range(n)])  # (R,)
     if not np.isfinite(left_out).all():
         return Estimate(value, np.nan, np.nan, n)
-    if n < BOOTSTRAP_FROM:
-        low, high = _jackknife_t(value, left_out, confidence)
-        return Estimate(value, low, high, n, "t")
-    low, high = _bca(statistic, rows, value, left_out, confidence)
-    return Estimate(value, low, high, n, "bca")
-
-
-def _jackknife_t(value: float, left_out: Array, confidence: float) -> tuple[float, float]:
-    n = len(left_out)
     pseudo = n * value - (n - 1) * left_out  # (R,)
-    error = float(np.std(pseudo, ddof=1) / np.sqrt(n))
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * error
-    return value - half, value + half
-
-
-def _bca(
-    statistic: Statistic, rows: Array, value: float, left_out: Array, confidence: float
-) -> tuple[float, float]:
-    n = len(rows)
-    index = numpy_stream(0, "analysis", "bootstrap", n).integers(n, size=(RESAMPLES, n))
-    draws = np.array([statistic(rows[i]) for i in index])
-    draws = draws[np.isfinite(draws)]
-    below = (np.sum(draws < value) + 0.5 * np.sum(draws == value)) / max(len(draws), 1)
-    if not 0 < below < 1:
-        return np.nan, np.nan
-    bias = stats.norm.ppf(below)
-    spread = left_out.mean() - left_out  # (R,)
-    scale = np.sum(spread**2) ** 1.5
-    skew = np.sum(spread**3) / (6 * scale) if scale > 0 else 0.0
-    z = bias + stats.norm.ppf([0.5 - confidence / 2, 0.5 + confidence / 2])
-    low, high = np.quantile(draws, stats.norm.cdf(bias + z / (1 - skew * z)))
-    return float(low), float(high)
-
-
-def gap_estimate(clean: ArrayLike, score: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The absolute gap over runs (R,), each run's clean and variant score kept together."""
-    pairs = np.stack([np.asarray(clean, float), np.asarray(score, float)], axis=1)  # (R, 2)
-    return estimate(lambda r: float(np.mean(r[:, 0] - r[:, 1])), pairs, confidence)
-
-
-def retention_estimate(
-    clean: ArrayLike,
-    score: ArrayLike,
-    random_clean: float,
-    random_score: float,
-    confidence: float = 0.95,
-) -> Estimate:
-    """Retention of the mean scores over runs (R,); the random scores count as known numbers.
-
-    A ratio of means, not a mean of ratios: one run that barely learned must not dominate.
-    """
-    pairs = np.stack([np.asarray(clean, float), np.asarray(score, float)], axis=1)  # (R, 2)
-
-    def ratio(rows: Array) -> float:
-        return float(retention(rows[:, 1].mean(), rows[:, 0].mean(), random_score, random_clean))
-
-    return estimate(ratio, pairs, confidence)
+    error = Component(float(np.var(pseudo, ddof=1)) / n, n - 1)
+    return Estimate(value, *interval(value, [error], confidence), n, "t")

@@ -2,59 +2,66 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
 from reprl.analysis.coverage import different, main_variants, why_unknown, with_random
-from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
+from reprl.analysis.gap import Played, main_labels, played, prepare
+from reprl.analysis.nearness import near_variants
 from reprl.analysis.pairwise import (
     beats_random,
     difference,
-    exact_tests,
     is_ranked,
     probability_of_improvement,
 )
-from reprl.analysis.stats import Array, Estimate, Statistic, estimate, iqm, mean, retention
+from reprl.analysis.stats import UNKNOWN, Estimate, mean_estimate
 from reprl.analysis.tables import form
 from reprl.naming import is_baseline
 from reprl.schema import CLEAN
 
 ALL = "all variants"
-UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
 MOST_COMPARED = 6  # methods; beyond that each is compared with the first one only
+EXPLORATORY = (
+    "Exploratory: each interval is of one comparison (Welch, over whole runs), not corrected for "
+    "their number. Only comparisons declared in a claims file before training are tested."
+)
 
 
 def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     """Per trained method: clean score, mean score and retention over the variants, order, rank.
 
-    Methods whose runs are mostly no better than random on the clean game have no order, and
-    methods without an interval (of one seed) no rank: their place among the others is not known.
+    The order is that of the score on the variants. Retention never decides it: it rewards having
+    learned little. Methods whose runs are mostly no better than random on the clean game have no
+    order, and methods without an interval (of one seed) no rank: their place is not known.
     """
-    scores = run_scores(episodes)
-    random = random_scores(scores)
+    table = played(episodes)
+    scores = table.scores
     variants = main_variants(scores)
     known_variants = with_random(variants, scores)
-    base = random.reindex([CLEAN, *known_variants]).to_numpy(float)
-    verdicts = _verdicts(prepare(episodes))
+    frame = prepare(episodes)
+    verdicts = _verdicts(frame)
+    near = [v for v in variants if v in near_variants(frame)]
+    far = [v for v in variants if v not in near]
     rows = []
-    for method, part in scores.groupby(level="method", sort=False):
-        if is_baseline(str(method)):
+    for method in table.methods():
+        if is_baseline(method):
             continue
-        clean = _column(part, CLEAN)
-        known = verdicts.get(str(method), [])
-        play = estimate(mean, clean)
-        row: dict[str, object] = {"method": method, "n_seeds": play.n_seeds or len(part)}
+        known = verdicts.get(method, [])
+        play = _mean(table, method, [CLEAN] if CLEAN in scores else [])
+        row: dict[str, object] = {"method": method}
+        row["n_seeds"] = play.n_seeds or len(scores.loc[[method]])
         row |= _spread("clean", play)
-        played = part[variants].to_numpy(float)  # (R, V)
-        row |= _spread("score", estimate(mean, played) if variants else UNKNOWN)
-        table = np.column_stack([clean, part[known_variants].to_numpy(float)])  # (R, 1 + V)
-        kept = estimate(partial(_retention, base, mean), table)
+        row |= _spread("score", _mean(table, method, variants))
+        row |= _spread("near", _mean(table, method, near if far else []))
+        row |= _spread("far", _mean(table, method, far if near else []))
+        weights = {v: 1 / len(known_variants) for v in known_variants}
+        kept = table.retention(method, weights)
         row |= _spread("retention", kept)
-        row |= _spread("iqm", estimate(partial(_retention, base, iqm), table))
+        row["runs"] = _runs(table, method, variants)
         row["beat_random"] = sum(v is True for v in known)
+        row["failed"] = sum(v is False for v in known)
         row["ranked"] = is_ranked(known)
         row["why"] = _why(kept.value, is_ranked(known), scores)
         rows.append(row)
@@ -62,10 +69,24 @@ def overall(episodes: pd.DataFrame) -> pd.DataFrame:
     if table_.empty:
         return table_
     table_["ranked"] = pd.Series([r["ranked"] for r in rows], dtype=object)  # True, False or None
-    key = table_["retention"].where(table_["ranked"].map(lambda r: r is True))
+    key = table_["score"].where(table_["ranked"].map(lambda r: r is True))
     table_["order"] = key.rank(ascending=False, method="min")
-    table_["rank"] = key.where(table_["retention_low"].notna()).rank(ascending=False, method="min")
+    table_["rank"] = key.where(table_["score_low"].notna()).rank(ascending=False, method="min")
     return table_
+
+
+def _mean(table: Played, method: str, variants: list[str]) -> Estimate:
+    if not variants:
+        return UNKNOWN
+    return mean_estimate(table.sample(method, variants)).cut(table.lowest)
+
+
+def _runs(table: Played, method: str, variants: list[str]) -> str:
+    """The score on the variants of every run, best first: what few seeds are read from."""
+    if not variants:
+        return ""
+    values = sorted(table.sample(method, variants).runs, reverse=True)
+    return " · ".join(form(float(value), "score") for value in values)
 
 
 def _why(kept: float, ranked: bool | None, scores: pd.DataFrame) -> str:
@@ -88,45 +109,32 @@ def _verdicts(frame: pd.DataFrame) -> dict[str, list[bool | None]]:
     return out
 
 
-def _retention(base: Array, average: Statistic, rows: Array) -> float:
-    """Mean or IQM over runs and variants of scores normalised by the method's clean play."""
-    if rows.shape[1] < 2 or not np.isfinite(base).all():
-        return float("nan")
-    kept = retention(rows[:, 1:], rows[:, 0].mean(), base[1:], base[0])  # (R, V)
-    return average(kept) if np.isfinite(kept).all() else float("nan")
-
-
 def _spread(name: str, got: Estimate) -> dict[str, float]:
     return {name: got.value, f"{name}_low": got.low, f"{name}_high": got.high}
 
 
-def _column(part: pd.DataFrame, variant: str) -> Array:
-    return part[variant].to_numpy(float) if variant in part else np.full(len(part), np.nan)
-
-
-def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFrame, str]:
-    """Every pair of methods on every variant and on their mean, and a sentence on the tests."""
-    scores = run_scores(episodes)
-    variants = main_variants(scores)
-    scores = scores[[CLEAN, *variants]] if CLEAN in scores else scores[variants]
-    scores = scores.assign(**{ALL: scores[variants].mean(axis=1)}) if variants else scores
+def comparisons(episodes: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
+    """Every pair of methods on every variant and on their mean: differences over whole runs."""
+    table = played(episodes)
+    variants = main_variants(table.scores)
+    places = {v: [v] for v in ([CLEAN] if CLEAN in table.scores else []) + variants}
+    places |= {ALL: variants} if variants else {}
     pairs = list(combinations(methods, 2))
     if len(methods) > MOST_COMPARED:
         pairs = [(methods[0], m) for m in methods[1:]]
-    rows, samples = [], []
+    rows = []
     for a, b in pairs:
-        for variant in scores.columns:
-            column = scores[variant].dropna()
-            x, y = (column[column.index.get_level_values("method") == m] for m in (b, a))
-            if x.empty or y.empty:
+        for place, names in places.items():
+            x, y = table.sample(b, names), table.sample(a, names)
+            if not len(x.runs) or not len(y.runs):
                 continue
-            gap = difference(_by_seed(x), _by_seed(y))
-            chance = probability_of_improvement(x, y)
+            gap = difference(x, y)
+            chance = probability_of_improvement(x.runs, y.runs)
             rows.append(
                 {
                     "method": b,
                     "against": a,
-                    "variant": variant,
+                    "variant": place,
                     "n_seeds": min(gap.n_first, gap.n_second),
                     "difference": gap.value,
                     "difference_low": gap.low,
@@ -136,14 +144,7 @@ def comparisons(episodes: pd.DataFrame, methods: list[str]) -> tuple[pd.DataFram
                     "improvement_high": chance.high,
                 }
             )
-            samples.append((x.to_list(), y.to_list()))
-    p_values, sentence = exact_tests(samples)
-    return pd.DataFrame(rows).assign(p=p_values), sentence
-
-
-def _by_seed(column: pd.Series) -> dict[int, float]:
-    seeds = column.index.get_level_values("train_seed")
-    return {int(seed): float(value) for seed, value in zip(seeds, column, strict=True)}
+    return pd.DataFrame(rows)
 
 
 def share(value: float) -> str:
@@ -162,31 +163,43 @@ def headline(row: pd.Series, gaps: pd.DataFrame, random_clean: float) -> str:
             f"{random_clean:.1f} points; {int(row['beat_random'])} of {seeds} beat it): it is not "
             "ranked, and its gap says nothing about generalization."
         )
-    played = f"scores {row['clean']:.1f} on the clean game ({seeds})"
+    played_ = f"scores {row['clean']:.1f} on the clean game ({seeds})"
     own = gaps[(gaps["method"] == row["method"]) & (gaps["variant"] != CLEAN)]
     own = own[own["variant"].isin(main_labels(own["variant"]))]
     if own.empty:
-        return f"{played} and was evaluated on no variant yet."
+        return f"{played_} and was evaluated on no variant yet."
     if row["ranked"] is None or not np.isfinite(row["retention"]):
         worst = own.loc[own["gap"].idxmax()] if own["gap"].notna().any() else own.iloc[0]
         return (
-            f"{played} and {worst['score']:.1f} on {worst['variant']}, its worst variant; what "
+            f"{played_} and {worst['score']:.1f} on {worst['variant']}, its worst variant; what "
             f"share of its learning survives is unknown because {row['why']}."
         )
     spread = ""
-    if np.isfinite(row["retention_low"]):
-        spread = f" [{share(row['retention_low'])}, {share(row['retention_high'])}]"
+    if np.isfinite(row["score_low"]):
+        spread = f" [{form(row['score_low'], 'score')}, {form(row['score_high'], 'score')}]"
     text = (
-        f"{played} and on the variants keeps {share(row['retention'])}{spread} of what it learned"
+        f"{played_} and {form(row['score'], 'score')}{spread} on the variants, "
+        f"{share(row['retention'])} of what it learned"
     )
-    kept = own[own["retention"].notna()]
+    kept = own[own["score"].notna()]
     if len(kept) > 1:
-        best, worst = kept.loc[kept["retention"].idxmax()], kept.loc[kept["retention"].idxmin()]
+        best, worst = kept.loc[kept["score"].idxmax()], kept.loc[kept["score"].idxmin()]
         text += (
-            f": best on {best['variant']} ({share(best['retention'])}), "
-            f"worst on {worst['variant']} ({share(worst['retention'])})"
+            f": best on {best['variant']} ({form(best['score'], 'score')}), "
+            f"worst on {worst['variant']} ({form(worst['score'], 'score')})"
         )
-    return text + "."
+    return text + "." + failed_runs(row)
+
+
+def failed_runs(row: pd.Series) -> str:
+    """How many of a method's runs never learned; nothing where all did."""
+    if not row["failed"]:
+        return ""
+    runs = int(row["n_seeds"])
+    return (
+        f" {int(row['failed'])} of {runs} runs failed: no better than random play on the clean "
+        "game."
+    )
 
 
 def verdict(summary: pd.DataFrame) -> str:
@@ -203,13 +216,13 @@ def verdict(summary: pd.DataFrame) -> str:
     if ranked.empty:
         return "No method can be ranked yet; below it is said why."
     best = ranked.iloc[0]
-    text = f"On the variants {best['method']} keeps {share(best['retention'])} of what it learned"
+    text = f"On the variants {best['method']} scores {form(best['score'], 'score')}"
     if len(ranked) > 1:
         second = ranked.iloc[1]
-        text += f", {second['method']} {share(second['retention'])}"
-        if best["retention_low"] > second["retention_high"]:
+        text += f", {second['method']} {form(second['score'], 'score')}"
+        if best["score_low"] > second["score_high"]:
             text += "."
-        elif pd.notna(best["retention_low"]) and pd.notna(second["retention_high"]):
+        elif pd.notna(best["score_low"]) and pd.notna(second["score_high"]):
             text += "; their intervals overlap, so the order may change with more seeds."
         else:
             text += "; not both have an interval, so this is no ranking."

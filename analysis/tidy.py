@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.errors import UserError
+from reprl.game_seeds import shared_seeds
 from reprl.naming import is_baseline
 from reprl.schema import EPISODES, MEASURED, SAME_GAME
 from reprl.tables import Unreadable, read_text
@@ -60,9 +61,12 @@ def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
         if column not in episodes.columns:
             episodes[column] = np.nan
         episodes[column] = pd.to_numeric(episodes[column], errors="coerce")
-    for column in ("family", "end", "deterministic"):
+    for column in ("family", "end", "deterministic", "game_seed"):
         if column not in episodes.columns:
             episodes[column] = None
+    if "game_seed" in episodes.columns:  # text: a float cannot hold its 63 bits
+        seeds = episodes["game_seed"]
+        episodes["game_seed"] = seeds.astype(str).where(seeds.notna(), None)
     episodes["deterministic"] = episodes["deterministic"].map(lambda v: str(v).lower() in TRUE)
     known = episodes["episode"].notna() | episodes["eval_seed"].notna()
     repeated = episodes.duplicated(["run", *SAME_GAME]) & known
@@ -71,11 +75,20 @@ def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
 
 
 def protocols(frame: pd.DataFrame) -> pd.Series:
-    """Per row (greedy, sticky); baselines are never greedy and go with either."""
+    """Per row (greedy, sticky, own games); baselines are never greedy and go with either."""
     none = pd.Series(np.nan, index=frame.index)
     sticky = pd.to_numeric(frame.get("sticky", none), errors="coerce").fillna(0.0)
     greedy = frame.get("deterministic", none).map(lambda v: str(v).lower() in TRUE)
-    return pd.Series(list(zip(greedy, sticky, strict=True)), index=frame.index, dtype=object)
+    own = own_games(frame)
+    return pd.Series(list(zip(greedy, sticky, own, strict=True)), index=frame.index, dtype=object)
+
+
+def own_games(frame: pd.DataFrame) -> list[bool]:
+    """Per row whether the game belongs to the training seed: a shared one has the shared seed."""
+    if "game_seed" not in frame.columns:
+        return [False] * len(frame)
+    pairs = zip(frame["game_seed"], shared_seeds(frame), strict=True)
+    return [bool(pd.notna(seed)) and str(seed) != str(shared) for seed, shared in pairs]
 
 
 def one_protocol(frame: pd.DataFrame, warnings: list[str], what: str = "games") -> pd.DataFrame:
@@ -91,6 +104,8 @@ def one_protocol(frame: pd.DataFrame, warnings: list[str], what: str = "games") 
     counts = frame[deciding].groupby(found[deciding])["run"].agg(["nunique", "size"])
     chosen = counts.sort_values(["nunique", "size"], kind="stable").index[-1]
     words = f"{'greedy' if chosen[0] else 'sampled'} actions, sticky {chosen[1]:g}"
+    if len({protocol[2] for protocol in counts.index}) > 1:
+        words += f", {'own games for each seed' if chosen[2] else 'games shared by all runs'}"
     if len(counts) > 1:
         warnings.append(
             f"{what} were played under {len(counts)} protocols; only those with {words} are "

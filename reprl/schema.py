@@ -20,7 +20,10 @@ ELAPSED = "time/elapsed"
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")  # of a run
 ATTRIBUTIONS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
 
-INTEGERS = ("train_seed", "step", "episode", "eval_seed", "length", "step_in_game", "flip")
+INTEGERS = (
+    *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
+    *("step_in_game", "flip"),
+)
 NUMBERS = ("sticky", "episode_return", "value")
 MAYBE = (  # numbers that may be absent
     *("severity", "js", "value_error", "feature_distance", "attention_shift"),
@@ -36,7 +39,7 @@ IDENTITY = ("run", "method", *PARTS, "train_seed", "step")
 GAME = ("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky")
 # What makes two rows the same game under the same protocol; a run's folder may be renamed.
 SAME_GAME = (
-    *("method", "step", "variant", "severity", "episode", "eval_seed"),
+    *("method", "step", "variant", "severity", "episode", "eval_seed", "game_seed"),
     *("deterministic", "sticky"),
 )
 LOOKED_AT = ("run", "method", "train_seed", "step", "variant", "view", "player")
@@ -63,12 +66,12 @@ class Table:
 
 
 EPISODES = Table(
-    columns=(*IDENTITY, *GAME, "episode_return", "length", "end"),
+    columns=(*IDENTITY, *GAME, "episode_return", "length", "end", "game_seed"),
     key=SAME_GAME,
     needed=("run", "method", "train_seed", "variant", "episode_return"),
 )
 TWIN = Table(
-    columns=(*IDENTITY, *GAME, "step_in_game", *TWIN_MEASURES),
+    columns=(*IDENTITY, *GAME, "step_in_game", *TWIN_MEASURES, "game_seed"),
     key=(*SAME_GAME, "step_in_game"),
     needed=("run", "method", "train_seed", "variant", "step_in_game"),
     measures=TWIN_MEASURES,

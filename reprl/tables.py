@@ -203,6 +203,11 @@ def _checked(path: Path, table: Table) -> tuple[pd.DataFrame, pd.Series, int]:
         if column not in frame.columns:
             place = list(table.columns).index(column)
             frame.insert(min(place, len(frame.columns)), column, value)
+    if "game_seed" in table.columns and "game_seed" not in frame.columns:
+        from reprl.game_seeds import shared_seeds  # pandas comes with it
+
+        # written before runs had games of their own
+        frame["game_seed"] = shared_seeds(frame).astype(str)
     must = table.columns if table.single else (*table.key, *table.needed)
     missing = [c for c in must if c not in frame.columns]
     if missing:

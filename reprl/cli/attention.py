@@ -29,6 +29,7 @@ KEYS = {
     "variant": Key([CLEAN], "names, name@severity, compositions a+b or suite:NAME", "list"),
     "steps": Key(1000, "agent steps in all that are looked at", "int", allowed=Number(16, 20_000)),
     "seed": Key(0, "games and actions are drawn from it", "int", allowed=GAME_SEED),
+    "shared": Key(False, "all runs play the same games; else each training seed its own", "bool"),
     "method": Key(
         None, f"{', '.join(ATTRIBUTIONS)}; by default the agent's mask, gradient if it has none"
     ),
@@ -95,7 +96,7 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     view = make_view(network_of(model), values["method"])
     where = f"{target.folder.path.name} at step {step} on {variant.name}"
     print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
-    seed, settings = values["seed"], target.settings
+    seed, settings = _seed(target, values), target.settings
     found = study(
         view,
         variant,
@@ -109,6 +110,15 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     identity = target.labels(step)
     write(found, target.folder.path, identity, pictures=last)
     _show(found, target.folder.path, identity, last)
+
+
+def _seed(target: Target, values: dict[str, Any]) -> int:
+    """What a run's games are drawn from: runs that share them share their luck too."""
+    from reprl.rng import stream_seed
+
+    if values["shared"]:
+        return int(values["seed"])
+    return stream_seed(values["seed"], "attention", "games", target.config.seed) % 2**31
 
 
 def _player(name: str, seed: int, game: str) -> Player | None:

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from reprl.envs import Variant
+    from reprl.evaluation.campaign import Campaign
     from reprl.evaluation.checkpoints import Target
     from reprl.evaluation.players import Agent
 
+USUAL_SPEED = 1000  # agent steps/s of evaluation on two cores: what the first estimate assumes
+FRAME_SKIP = 4  # emulator frames an agent step
+RANDOM_FRAMES = 700  # of a game of random play
 HELP = "play full games on variants with trained, random and scripted agents"
 
 KEYS = {
@@ -27,9 +31,12 @@ KEYS = {
         "names, name@severity, compositions a+b, suite:NAME or suite:NAME/test",
         "list",
     ),
-    "episodes": Key(20, "games on each variant", "int", allowed=EPISODES),
-    "seed": Key(
-        0, "games and actions are drawn from it, alike for all agents", "int", allowed=GAME_SEED
+    "episodes": Key(100, "games on each variant", "int", allowed=EPISODES),
+    "seed": Key(0, "games and actions are drawn from it", "int", allowed=GAME_SEED),
+    "games": Key(
+        "own",
+        "own: each training seed plays games of its own; shared: all runs play the same ones",
+        choices=lambda: ("own", "shared"),
     ),
     "severities": Key(None, "play variants that have a severity at each of these", "list"),
     "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
@@ -99,10 +106,14 @@ def _games(
     from reprl.evaluation.variants import label
 
     greedy = values["deterministic"]
-    protocol = Protocol(tuple(variants), values["episodes"], values["seed"], values["sticky"])
+    keys = ("episodes", "seed", "sticky", "games")
+    protocol = Protocol(tuple(variants), **{key: values[key] for key in keys})
     rows: list[pd.DataFrame] = []
     options = {key: values[key] for key in ("n_envs", "workers", "progress")}
     with Campaign(protocol, **options) as campaign:
+        if values["progress"] != "off":
+            _say_time(campaign, found, greedy)
+
         for method, make in beside.items():
             path = baselines_file(place, found[0])
             rows.append(campaign.measure(path, make, found[0].settings, method=method))
@@ -119,6 +130,7 @@ def _games(
                 target.settings,
                 method=target.method,
                 step=target.step,
+                train_seed=target.config.seed,
                 deterministic=greedy,
             ).assign(run=target.folder.path.resolve().name)
 
@@ -134,6 +146,41 @@ def _games(
     return 1 if failed else 0
 
 
+def _say_time(campaign: Campaign, found: list[Target], greedy: bool) -> None:
+    """How long it will take, before it begins: from the length of games in each training."""
+    from reprl.runs.progress import duration
+
+    games, seconds = 0, 0.0
+    for target in found:
+        count = campaign.lacking(
+            target.folder.path / "evaluation" / "episodes.csv",
+            method=target.method,
+            step=target.step,
+            train_seed=target.config.seed,
+            deterministic=greedy,
+        )
+        games += count
+        seconds += count * _steps_a_game(target) / USUAL_SPEED
+    if games:
+        print(
+            f"{games:,} games of {len(found)} run{'s' * (len(found) != 1)} to play: about "
+            f"{duration(seconds)} at {USUAL_SPEED:,} steps/s, if they last as long as in training.",
+            file=sys.stderr,
+        )
+
+
+def _steps_a_game(target: Target) -> float:
+    """Agent steps of a game at the end of training; a random game's where nobody knows."""
+    from reprl.runs.metrics import read_rows
+
+    try:
+        rows = read_rows(target.folder.metrics_file)
+        lengths = [float(row["rollout/length"]) for row in rows if row.get("rollout/length")]
+    except (OSError, ValueError, KeyError):
+        lengths = []
+    return (lengths[-1] if lengths else RANDOM_FRAMES) / FRAME_SKIP
+
+
 def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
     import pandas as pd
 
@@ -145,7 +192,7 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
         print(f"WARNING: {sentence}: skipped.", file=sys.stderr)
     if not compared:
         raise UserError("twin evaluation needs a variant that changes only the picture.")
-    keys = ("steps", "seed", "deterministic", "sticky", "workers")
+    keys = ("steps", "seed", "games", "deterministic", "sticky", "workers")
     options = {key: values[key] for key in keys}
     rows: list[pd.DataFrame] = []
     failed = each(found, lambda target: rows.append(looked_at(target, compared, **options)))

@@ -20,5 +20,5 @@ def run(arguments: list[str]) -> int:
     for warning in results.warnings:
         print(f"note: {warning}")
     size = path.stat().st_size / 1e6
-    print(f"{len(results.runs)} runs, {len(results.episodes)} games -> {path} ({size:.1f} MB)")
+    print(f"{len(results.runs)} runs, {results.games} games -> {path} ({size:.1f} MB)")
     return 0

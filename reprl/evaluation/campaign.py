@@ -17,32 +17,36 @@ from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.meter import Meter
 from reprl.evaluation.players import Agent, Task
 from reprl.evaluation.variants import label
+from reprl.game_seeds import whose_games
 from reprl.schema import EPISODES
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What every agent must play."""
+    """What every agent must play; `games` are each training seed's own or shared by all runs."""
 
     variants: tuple[Variant, ...]
     episodes: int
     seed: int = 0
     sticky: float = 0.0
+    games: str = "own"
 
-    @property
-    def tasks(self) -> list[Task]:
-        """The fixed list of games, variant by variant."""
-        return [Task(v, e, self.seed) for v in self.variants for e in range(self.episodes)]
+    def tasks(self, train_seed: int = -1) -> list[Task]:
+        """The fixed list of games of a training seed, variant by variant."""
+        whose = whose_games(self.games, train_seed)
+        episodes = range(self.episodes)
+        return [Task(v, e, self.seed, whose) for v in self.variants for e in episodes]
 
-    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def of(self, frame: pd.DataFrame, train_seed: int = -1) -> pd.DataFrame:
         """The rows that belong to this protocol, with the variants' labels as `variant`."""
         parts = []
+        seeds = {task.game_seed for task in self.tasks(train_seed)}
         for variant in self.variants:
             same = frame["variant"] == variant.name
             level = frame["severity"]
             same &= level.isna() if variant.severity is None else level == variant.severity
             same &= (frame["eval_seed"] == self.seed) & (frame["sticky"] == self.sticky)
-            same &= frame["episode"] < self.episodes
+            same &= (frame["episode"] < self.episodes) & frame["game_seed"].isin(seeds)
             parts.append(frame[same].assign(variant=label(variant)))
         return pd.concat(parts, ignore_index=True)
 
@@ -70,6 +74,15 @@ class Campaign:
             self._arena.close()
             self._arena = None
 
+    def lacking(
+        self, path: Path, *, method: str, step: int, train_seed: int, deterministic: bool
+    ) -> int:
+        """How many of the protocol's games a file does not have yet."""
+        same: dict[str, Any] = {"method": method, "step": step, "deterministic": deterministic}
+        tasks = self.protocol.tasks(train_seed)
+        there = tables.read(path, EPISODES)[0]
+        return len(missing(there, tasks, sticky=self.protocol.sticky, **same))
+
     def measure(
         self,
         path: Path,
@@ -78,6 +91,7 @@ class Campaign:
         *,
         method: str,
         step: int = 0,
+        train_seed: int = -1,
         deterministic: bool = False,
     ) -> pd.DataFrame:
         """Bring the file up to the protocol; returns the agent's rows in it."""
@@ -92,18 +106,19 @@ class Campaign:
             "deterministic": deterministic,
             "sticky": self.protocol.sticky,
         }
-        tasks = missing(there, self.protocol.tasks, step=step, **same)
+        wanted = self.protocol.tasks(train_seed)
+        tasks = missing(there, wanted, step=step, **same)
         if tasks:
             agent = make_agent()
             if agent.labels["step"] != step:  # a damaged newest checkpoint gave way to an older
                 step = int(agent.labels["step"])
-                tasks = missing(there, self.protocol.tasks, step=step, **same)
+                tasks = missing(there, wanted, step=step, **same)
             try:
                 there = self._play(path, there, agent, tasks, settings)
             except BaseException:
                 self._close()  # games it had begun must not wait for the next agent
                 raise
-        rows = self.protocol.of(there)
+        rows = self.protocol.of(there, train_seed)
         rows = rows[(rows["method"] == method) & (rows["step"] == step)]
         return rows[rows["deterministic"] == deterministic].reset_index(drop=True)
 
@@ -134,7 +149,7 @@ class Campaign:
     def _arena_for(self, settings: dict[str, Any]) -> Arena:
         if self._arena is None or settings != self._settings:
             self._close()
-            n_envs = min(self.n_envs, len(self.protocol.tasks))
+            n_envs = min(self.n_envs, len(self.protocol.tasks()))
             sticky = self.protocol.sticky
             workers = min(self.workers, n_envs)
             self._arena = Arena(n_envs=n_envs, workers=workers, sticky=sticky, **settings)
@@ -155,7 +170,7 @@ def missing(
     known = set(tables.keys(there, EPISODES))
 
     def key(task: Task) -> tuple[Any, ...]:
-        game = (task.variant.name, task.variant.severity, task.episode, task.seed)
+        game = (task.variant.name, task.variant.severity, task.episode, task.seed, task.game_seed)
         return tables.key_of((method, step, *game, deterministic, sticky), EPISODES)
 
     return [task for task in tasks if key(task) not in known]

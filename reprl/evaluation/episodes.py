@@ -2,7 +2,7 @@
 
 A slot takes the next game of the list when its own is over, and every game of the list is finished:
 how long a game lasts has no influence on whether it counts. A game is determined by the agent, the
-variant and the episode's number alone, never by the slot or the process that plays it.
+variant and the task's seeds alone, never by the slot or the process that plays it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from reprl.envs import make_vec_env
 from reprl.envs.protocol import GameVecEnv
 from reprl.evaluation.players import Agent, Task
-from reprl.rng import numpy_stream, stream_seed
 
 FRAME_LIMIT = 108_000  # frames: 30 minutes of play, ALE's usual limit
 STUCK_AFTER = 4_500  # agent steps, 5 minutes of play, without a point or a lost life
@@ -113,7 +112,7 @@ class _Slot:
         self.lives: int | None = None
         self.digest = hashlib.blake2b(digest_size=8)
         if self.task is not None:
-            self.uniforms = numpy_stream(self.task.seed, "evaluation", "act", self.task.episode)
+            self.uniforms = self.task.uniforms()
 
     def note(self, action: int, reward: float, lives: int) -> None:
         self.steps += 1
@@ -138,8 +137,7 @@ class _Group:
         """Queue the next game of the list behind the slot's own, if there is one."""
         if index < len(self.slots) and self.slots[index].coming is None and waiting:
             task = self.slots[index].coming = waiting.popleft()
-            game_seed = stream_seed(task.seed, "evaluation", "game", task.episode)
-            self.env.queue(index, game_seed, task.variant)
+            self.env.queue(index, task.game_seed, task.variant)
 
     def begin(self) -> bool:
         for slot in self.slots:

@@ -12,6 +12,7 @@ from reprl.envs.protocol import VariantSpec
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
+from reprl.game_seeds import whose_games
 from reprl.naming import variant_label
 from reprl.schema import EPISODES, VALIDATION_PREFIX, VALIDATION_SCORE
 from reprl.settings import EPISODES as GAMES
@@ -25,6 +26,7 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     *,
+    games: str = "own",
     deterministic: bool = False,
     sticky: float = 0.0,
     severities: Sequence[float] = (),
@@ -37,16 +39,18 @@ def evaluate(
 ) -> pd.DataFrame:
     """Play `episodes` full games on each variant: one row a game, raw scores, `length` in frames.
 
-    Episode e has the same start and the same stream of uniforms for every agent and variant. Game,
-    stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games that
-    differ in any action, reward or lost life, per variant.
+    Episode e has the same start and the same stream of uniforms on every variant, and for every
+    agent of one training seed; with games="shared", and for agents without a seed, for all agents.
+    Game, stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games
+    that differ in any action, reward or lost life, per variant.
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent) | settings
     found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
     player = as_agent(agent, deterministic=deterministic)
-    tasks = [Task(v, e, int(seed)) for v in found for e in range(episodes)]
-    games = []
+    whose = whose_games(games, player.labels.get("train_seed"))
+    tasks = [Task(v, e, int(seed), whose) for v in found for e in range(episodes)]
+    played = []
     with Arena(
         n_envs=min(n_envs, len(tasks)),
         workers=workers,
@@ -56,13 +60,13 @@ def evaluate(
         **settings,
     ) as arena:
         for game in arena.play(fitted(player, arena), tasks):
-            games.append(game)
+            played.append(game)
             if progress is not None:
                 progress(game)
     order = {task.key: i for i, task in enumerate(tasks)}
-    games.sort(key=lambda game: order[game.task.key])
-    frame = table(games, player, sticky)
-    frame.attrs["distinct"] = distinct_games(games)
+    played.sort(key=lambda game: order[game.task.key])
+    frame = table(played, player, sticky)
+    frame.attrs["distinct"] = distinct_games(played)
     return frame
 
 
@@ -78,7 +82,10 @@ def evaluate_model(
     """The games of a model in training, as `evaluate` gives them; None once `stopped` says so.
 
     Plays in its own emulators with its own streams, so training goes on as if nothing had been.
+    The games are the shared ones unless asked otherwise: they choose among the checkpoints of one
+    run, and a run that was begun by an older version goes on with the games it began with.
     """
+    options = {"games": "shared"} | options
 
     def ask(_: Game) -> None:
         if stopped():
@@ -135,6 +142,7 @@ def table(games: Iterable[Game], agent: Agent, sticky: float) -> pd.DataFrame:
             "episode_return": game.score,
             "length": game.frames,
             "end": game.end,
+            "game_seed": game.task.game_seed,
         }
         for game in games
     ]

@@ -1,7 +1,7 @@
 """Who plays: trained models, the random player and the scripted one behind one small protocol.
 
-All of them choose from a stream of uniforms that belongs to the episode, so that the games of
-different agents are paired.
+All of them choose from a stream of uniforms that belongs to the episode: agents that agree act
+alike.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from reprl.envs import Variant
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
+from reprl.game_seeds import game_seed, stream
 from reprl.naming import method_of, part_name
-from reprl.rng import stream_seed
+from reprl.rng import numpy_stream, stream_seed
 from reprl.schema import PARTS
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
@@ -30,16 +31,29 @@ DIVERGED = "the policy's action probabilities are no numbers: this agent diverge
 
 @dataclass(frozen=True)
 class Task:
-    """One game to play; equal `seed` and `episode` mean the same start and the same uniforms."""
+    """One game to play: equal `seed`, `episode` and `train_seed` mean the same start and uniforms.
+
+    `train_seed` is None for games that all runs share.
+    """
 
     variant: Variant
     episode: int
     seed: int
+    train_seed: int | None = None
 
     @property
     def key(self) -> tuple[str, float | None, int, int]:
         """Identifies the game; a variant's parameters cannot be hashed."""
-        return self.variant.name, self.variant.severity, self.episode, self.seed
+        return self.variant.name, self.variant.severity, self.episode, self.game_seed
+
+    @property
+    def game_seed(self) -> int:
+        """What the emulator starts from."""
+        return game_seed(self.seed, self.episode, self.train_seed)
+
+    def uniforms(self) -> np.random.Generator:
+        """What the actions are drawn from."""
+        return numpy_stream(self.seed, *stream("act", self.episode, self.train_seed))
 
 
 class Agent(Protocol):
@@ -157,8 +171,8 @@ class ScriptedPlayer:
         actions = np.zeros(len(tasks), np.int64)
         for row, (task, seen) in enumerate(zip(tasks, objects(), strict=True)):
             if task is not None:
-                stream = stream_seed(task.seed, "evaluation", "scripted", task.episode)
-                actions[row] = self._memory(task).predict([seen], [stream])[0]
+                draws = stream_seed(task.seed, *stream("scripted", task.episode, task.train_seed))
+                actions[row] = self._memory(task).predict([seen], [draws])[0]
         return actions
 
     def _memory(self, task: Task) -> Scripted:

@@ -19,12 +19,13 @@ from reprl.encoders.base import Encoder
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
+from reprl.envs.variation import find
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
-from reprl.evaluation.players import ModelAgent, in_batches, inverse_cdf
+from reprl.evaluation.players import ModelAgent, Task, in_batches, inverse_cdf
 from reprl.evaluation.variants import expand, label
-from reprl.rng import numpy_stream, stream_seed
+from reprl.game_seeds import whose_games
 from reprl.schema import TWIN
 from reprl.settings import STEPS
 
@@ -38,6 +39,7 @@ def twin_evaluation(
     steps: int = 400,
     seed: int = 0,
     *,
+    games: str = "own",
     deterministic: bool = False,
     sticky: float = 0.0,
     severities: Sequence[float] = (),
@@ -46,6 +48,8 @@ def twin_evaluation(
     **settings: Any,
 ) -> pd.DataFrame:
     """One row per step and variant, over as many games as `steps` agent steps take.
+
+    The games are those `evaluate` plays on the original, of the model's training seed or shared.
 
     js: Jensen-Shannon divergence of the policies in nats; flip: 1 where the likeliest action
     differs; value_error: |difference| of the values; feature_distance: |a-b| / (|a|+|b|), 0 to 1;
@@ -61,6 +65,7 @@ def twin_evaluation(
     if not chosen:
         raise UserError(f"twin evaluation needs at least one variant besides {CLEAN}.")
     agent = ModelAgent(model, deterministic=deterministic, labels=labels)
+    whose = whose_games(games, agent.labels["train_seed"])
     env = make_vec_env(
         [CLEAN, *chosen],
         1 + len(chosen),
@@ -75,8 +80,10 @@ def twin_evaluation(
     try:
         while len(rows) < steps * len(chosen):
             left = steps - len(rows) // len(chosen)
-            shared = {"episode": episode, "eval_seed": int(seed), "sticky": float(sticky)}
-            rows += [row | shared for row in _one_game(agent, env, chosen, episode, seed, left)]
+            task = Task(find("original"), episode, int(seed), whose)
+            common = {"episode": episode, "eval_seed": int(seed), "sticky": float(sticky)}
+            common["game_seed"] = task.game_seed
+            rows += [row | common for row in _one_game(agent, env, chosen, task, left)]
             episode += 1
     finally:
         env.close()
@@ -97,13 +104,11 @@ def reason(variant: Variant) -> str:
 
 
 def _one_game(
-    agent: ModelAgent, env: GameVecEnv, chosen: list[Variant], episode: int, seed: int, limit: int
+    agent: ModelAgent, env: GameVecEnv, chosen: list[Variant], task: Task, limit: int
 ) -> list[dict[str, Any]]:
-    # The same streams as evaluation's: the clean game is its episode on the original.
-    uniforms = numpy_stream(seed, "evaluation", "act", episode)
-    game_seed = stream_seed(seed, "evaluation", "game", episode)
+    uniforms = task.uniforms()
     for index in range(env.num_envs):
-        env.queue(index, game_seed)
+        env.queue(index, task.game_seed)
     observations = env.reset()
     rows: list[dict[str, Any]] = []
     for step in range(limit):

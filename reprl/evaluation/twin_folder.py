@@ -7,12 +7,14 @@ import pandas as pd
 from reprl import tables
 from reprl.envs import Variant
 from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.players import Task
 from reprl.evaluation.twin import (
     changes_the_game,
     reason,
     twin_evaluation,
 )
 from reprl.evaluation.variants import label
+from reprl.game_seeds import whose_games
 from reprl.schema import FILES, TWIN
 from reprl.schema import TWIN_MEASURES as MEASURES
 
@@ -29,6 +31,7 @@ def looked_at(
     *,
     steps: int,
     seed: int,
+    games: str,
     deterministic: bool,
     sticky: float,
     workers: int,
@@ -38,11 +41,14 @@ def looked_at(
     there, _ = tables.read(path, TWIN)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
+    whose = whose_games(games, target.config.seed)
 
     def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
         same = (frame["variant"] == label(variant)) & (frame["step"] == step)
         for column, value in protocol.items():
             same &= frame[column] == value
+        seeds = {e: Task(variant, e, seed, whose).game_seed for e in set(frame["episode"])}
+        same &= frame["game_seed"] == frame["episode"].map(seeds)
         return frame[same].sort_values(["episode", "step_in_game"])[:steps]
 
     new = [v for v in variants if len(rows(there, v, target.step)) < steps]
@@ -55,6 +61,7 @@ def looked_at(
             new,
             steps,
             seed,
+            games=games,
             deterministic=deterministic,
             sticky=sticky,
             workers=workers,

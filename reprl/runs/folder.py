@@ -23,6 +23,7 @@ from typing import IO, Any
 import yaml
 
 from reprl import __version__, guard, trust
+from reprl.claims import record_of
 from reprl.config.schema import Config, check, hash_of
 from reprl.disk import out_of_space, write_atomically
 from reprl.errors import UserError, not_yaml
@@ -178,6 +179,7 @@ def create(
         "command": command,
         "parent": config.parent,
         "python_path": python_path,
+        **record_of(final.parent),
         **extra,
     }
     draft: Path | None = None

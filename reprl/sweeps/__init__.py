@@ -10,6 +10,7 @@ from pathlib import Path
 
 def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     """Check every job, then run what is not done yet; the exit code says if all of it is."""
+    from reprl.claims import record_of
     from reprl.runs.places import check_launch, check_writable
     from reprl.sweeps import plan
     from reprl.sweeps.ledger import Ledger
@@ -18,6 +19,7 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     sweep = plan.make(overrides, config_dirs)
     check_writable(sweep.folder)
     check_launch(job.config for job in sweep.jobs)
+    record_of(sweep.folder)  # refuses claims that cannot be read before any job starts
     ledger = Ledger(sweep.folder)
     if sweep.hydra:
         from reprl.sweeps.cluster.launch import Cluster

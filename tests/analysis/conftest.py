@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,20 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@contextmanager
+def own_random_play() -> Iterator[None]:
+    """The synthetic sweep has a random player of its own; test_random_play has the shipped one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reprl.analysis.load.with_measured", lambda episodes, game: episodes)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_random_play() -> Iterator[None]:
+    with own_random_play():
+        yield
+
+
 @pytest.fixture(scope="session")
 def synthetic() -> ModuleType:
     return load("fixture")
@@ -35,7 +50,8 @@ def sweep(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="session")
 def written(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)[0]
+    with own_random_play():
+        return write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)[0]
 
 
 @pytest.fixture(scope="module")

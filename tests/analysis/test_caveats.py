@@ -59,7 +59,7 @@ def test_one_seed_each_is_no_ranking(synthetic: ModuleType, tmp_path: Path) -> N
     path, _ = write_report([tmp_path / "runs"], tmp_path / "out", figures=False)
     tables = tmp_path / "out" / "tables"
     overall = pd.read_csv(tables / "overall.csv")
-    assert overall["retention"].is_monotonic_decreasing
+    assert overall["score"].is_monotonic_decreasing
     assert overall["rank"].isna().all()
     compared = pd.read_csv(tables / "comparisons.csv")
     assert len(compared)

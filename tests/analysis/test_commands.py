@@ -46,8 +46,8 @@ def test_evaluations_name_players_and_protocol(runs: Path) -> None:
     players = "agents=random,scripted,scripted:distractor"
     how = "deterministic=true sticky=0.25"
     assert lines(runs, "evaluate") == [
-        f"runs variants={VARIANTS},{LEVELS} episodes=20 {players} seed=5 {how}",
-        f"runs twin=true variants={VARIANTS.partition(',')[2]} steps=60 seed=7 {how}",
+        f"runs variants={VARIANTS},{LEVELS} episodes=20 {players} seed=5 games=shared {how}",
+        f"runs twin=true variants={VARIANTS.partition(',')[2]} steps=60 seed=7 games=shared {how}",
     ]
 
 
@@ -60,8 +60,8 @@ def test_each_seed_is_a_command_of_its_own(runs: Path) -> None:
     shutil.rmtree(runs / "baselines")
     found = [line for line in lines(runs, "evaluate") if "twin" not in line]
     assert found == [
-        f"runs variants={VARIANTS},{LEVELS} episodes=20 agents=none",
-        "runs variants=original episodes=4 agents=none seed=9",
+        f"runs variants={VARIANTS},{LEVELS} episodes=20 agents=none games=shared",
+        "runs variants=original episodes=4 agents=none seed=9 games=shared",
     ]
 
 

@@ -128,7 +128,7 @@ def test_a_seed_without_the_clean_game_is_not_counted_with_it(runs: Path) -> Non
 
 def test_a_single_usable_seed_has_no_rank(runs: Path) -> None:
     for path in sorted(runs.glob("ppo-nature-[0-9]/evaluation/episodes.csv"))[1:]:
-        edit(path, lambda t: t[t["variant"] != "original"])
+        path.unlink()
     row = overall(collect([runs]).episodes).set_index("method").loc["ppo nature"]
     assert pd.isna(row["rank"])
     assert row["order"] >= 1

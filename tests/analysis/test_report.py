@@ -93,9 +93,13 @@ def test_the_report_says_what_matters(report: Path) -> None:
     page = report.read_text()
     text = html.unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
     assert re.search(
-        r"Scores \d+\.\d on the clean game \(3 seeds\) and on the variants keeps \d+ % \[", text
+        r"Scores \d+\.\d on the clean game \(3 seeds\) and \d+\.\d \[\d+\.\d, \d+\.\d\] on the "
+        r"variants, \d+ % of what it learned",
+        text,
     )
-    assert "with 3 against 3 seeds no exact test of 6 comparisons" in text
+    assert "Exploratory: each interval is of one comparison" in text
+    assert "as few as 3: below 5 read the runs themselves" in text
+    assert not re.search(r"95 % (interval|band)", text)
     assert "stuck on green_lines" in text
     for label in ("too easy", "informative", "too hard"):
         assert label in text
@@ -169,7 +173,7 @@ def test_one_seed_gets_no_interval_and_no_test(synthetic: ModuleType, tmp_path: 
     gap = pd.read_csv(tmp_path / "out" / "tables" / "gap.csv")
     assert gap["gap"].notna().all()
     assert gap[["gap_low", "gap_high", "retention_low"]].isna().all(axis=None)
-    assert "1 against 1 seeds" in path.read_text()
+    assert "A single training run has no interval" in path.read_text()
 
 
 def test_without_evaluations_there_are_learning_curves(runs: Path, tmp_path: Path) -> None:

@@ -205,8 +205,8 @@ def test_games_of_two_protocols_are_not_the_same_game(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.5, 0.4, "On the variants a keeps 60\u00a0% of what it learned, b 30\u00a0%."),
-        (0.2, 0.4, "their intervals overlap"),
+        (5.0, 4.0, "On the variants a scores 6.0, b 3.0."),
+        (2.0, 4.0, "their intervals overlap"),
         (np.nan, np.nan, "not both have an interval, so this is no ranking"),
     ],
 )
@@ -216,9 +216,9 @@ def test_the_headline_says_how_sure_the_order_is(low: float, high: float, words:
             "method": ["a", "b"],
             "order": [1, 2],
             "ranked": [True, True],
-            "retention": [0.6, 0.3],
-            "retention_low": [low, 0.2],
-            "retention_high": [0.7, high],
+            "score": [6.0, 3.0],
+            "score_low": [low, 2.0],
+            "score_high": [7.0, high],
         }
     )
     assert words in verdict(summary)

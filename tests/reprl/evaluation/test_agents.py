@@ -71,7 +71,7 @@ def test_evaluation_during_training_leaves_no_trace(model):
     pd.testing.assert_frame_equal(again, games)
     first = mean_scores(games)
     assert set(first) == {"validation/original", "validation/green_lines@1", "validation/score"}
-    frame = evaluate(model, ["original", "green_lines@1"], 2, seed=5)
+    frame = evaluate(model, ["original", "green_lines@1"], 2, seed=5, games="shared")
     by_hand = [frame["episode_return"][:2].mean(), frame["episode_return"][2:].mean()]
     assert [first["validation/original"], first["validation/green_lines@1"]] == by_hand
     assert first["validation/score"] == np.mean(by_hand)

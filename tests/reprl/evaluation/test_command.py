@@ -154,9 +154,9 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(runs, capsys):
 
 
 def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
-    from reprl.evaluation import players as agents
+    from reprl.evaluation import players
 
-    real = agents.ModelAgent.probabilities
+    real = players.ModelAgent.probabilities
 
     def broken(self, observations):
         if self.labels["run"] == "first":
@@ -165,7 +165,7 @@ def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
             raise UserError("the policy's action probabilities are no numbers.")
         return real(self, observations)
 
-    monkeypatch.setattr(agents.ModelAgent, "probabilities", broken)
+    monkeypatch.setattr(players.ModelAgent, "probabilities", broken)
     code, out = run(capsys, runs, "variants=original", "episodes=1", "agents=none")
     assert code == 1
     assert "first is left out: the policy's action probabilities" in out.err

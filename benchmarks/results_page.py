@@ -1,0 +1,320 @@
+"""The numbers of docs/results.md and README.md, recomputed from results/.
+
+`python -m benchmarks.results_page` writes the tables of the page between their marks; a test holds
+the page to them, and both pages to `sentences`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.curves import load_curve
+from reprl.analysis.gap import CLEAN, Played, generalization_gap, played
+from reprl.analysis.load import Results, collect
+from reprl.analysis.pairwise import Difference, difference
+from reprl.analysis.summary import overall
+from reprl.disk import write_atomically
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "results.md"
+METHODS = {  # as the page calls them, in its order
+    "ppo-nature": "plain PPO",
+    "ppo-nature-gray_boxes": "RAD",
+    "ppo-nature-drac-gray_boxes": "DrAC",
+    "ppo-nature-contrastive-gray_boxes": "contrastive",
+    "ppo-nature-conv_21-decoder+sparsity": "attention + sparsity + decoder",
+    "ppo-nature-conv_21-contrastive-gray_boxes": "attention + contrastive",
+}
+LONG = {
+    "RAD": "gray boxes on the training batch (RAD)",
+    "DrAC": "kept the same on gray boxes (DrAC)",
+    "contrastive": "contrastive, gray boxes as views",
+    "attention + contrastive": "attention + contrastive, gray boxes as views",
+}
+PUBLISHED = ["constant_rectangle", "moving_square", "green_lines", "diagonals"]
+PLAIN = "ppo-nature"
+MASKED = ("attention + sparsity + decoder", "attention + contrastive")
+STEPS = (50_000, 100_000, 150_000, 200_000)
+
+
+@lru_cache(maxsize=2)
+def results(name: str = "methods") -> Results:
+    return collect([ROOT / "results" / name])
+
+
+@lru_cache(maxsize=2)
+def table(name: str = "methods") -> Played:
+    return played(results(name).episodes)
+
+
+def against(method: str, other: str = PLAIN, variants: list[str] | None = None) -> Difference:
+    """A difference of two methods on the mean of the published variants."""
+    names = variants or PUBLISHED
+    return difference(table().sample(method, names), table().sample(other, names))
+
+
+def each_seed() -> str:
+    """Mean of every seed's games on every variant."""
+    lines = [f"| method, 200,000 steps | {CLEAN} | " + " | ".join(PUBLISHED) + " |"]
+    lines.append("|---" * 6 + "|")
+    for method, name in METHODS.items():
+        part = table().scores.loc[method]
+        cells = [" / ".join(f"{x:.1f}" for x in part[v]) for v in (CLEAN, *PUBLISHED)]
+        lines.append(f"| {LONG.get(name, name)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def means() -> str:
+    """Means over seeds with intervals."""
+    summary = overall(results().episodes).set_index("method")
+    lines = [
+        "| method | clean game | mean of the variants | near | far | kept of what it learned | "
+        "against plain |",
+        "|---" * 7 + "|",
+    ]
+    for method, name in METHODS.items():
+        row = summary.loc[method]
+        cells = [_points(row, key) for key in ("clean", "score", "near", "far")]
+        cells.append(_percent(row))
+        if method == PLAIN:
+            cells.append("")
+        else:
+            cells.append(_gap(against(method)))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def looks() -> str:
+    """Share of looks with the peak of the map on the object."""
+    lines = ["| method | ball, original | ball, green_lines | the lines, green_lines |"]
+    lines.append("|---" * 4 + "|")
+    for method, name in METHODS.items():
+        cells = []
+        for variant, thing in (
+            (CLEAN, "ball"),
+            ("green_lines", "ball"),
+            ("green_lines", "distractor"),
+        ):
+            cells.append(" / ".join(f"{x:.2f}" for x in pointing(method, variant, thing)))
+        mask = ", its mask" if name in MASKED else ""
+        lines.append(f"| {name}{mask} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def pointing(
+    method: str, variant: str, thing: str, column: str = "value", *, of: str = "methods"
+) -> list[float]:
+    """Per seed, how often the map's peak lies on a thing (or what it is held against)."""
+    rows = results(of).attention
+    chosen = (rows["method"] == method) & (rows["variant"] == variant)
+    chosen &= (rows["object"] == thing) & (rows["metric"] == "pointing")
+    return [float(x) for x in rows[chosen].sort_values("train_seed")[column]]
+
+
+def learning() -> str:
+    """Training scores at some steps, by seed."""
+    lines = ["| training score at | " + " | ".join(METHODS.values()) + " |", "|---" * 7 + "|"]
+    for step in STEPS:
+        cells = []
+        for method in METHODS:
+            runs = sorted((r for r in results().runs if r.method == method), key=lambda r: r.seed)
+            cells.append(" / ".join(f"{score_at(run.metrics, step):.1f}" for run in runs))
+        lines.append(f"| {step:,} steps | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def score_at(metrics: pd.DataFrame | None, step: int) -> float:
+    """The training score in the last row up to a step, or in the first one after it."""
+    assert metrics is not None
+    curve = load_curve(metrics)
+    assert curve is not None
+    steps, values = curve
+    return float(values[np.argmin(np.abs(steps - step))])
+
+
+def first_scores() -> str:
+    """The three agents at 300,000 steps."""
+    scores, steps = table("first").scores, {}
+    for run in results("first").runs:
+        steps[run.method] = int(str(run.record.get("step", 0)))
+    random = scores.loc["random"].mean()
+    lines = [f"| agent | steps | {CLEAN} | " + " | ".join(PUBLISHED) + " |", "|---" * 7 + "|"]
+    cells = [f"{random[v]:.1f}" for v in (CLEAN, *PUBLISHED)]
+    lines.append("| random play | | " + " | ".join(cells) + " |")
+    for method, part in scores.groupby(level="method", sort=False):
+        if method in steps:
+            cells = [f"{part[v].mean():.1f}" for v in (CLEAN, *PUBLISHED)]
+            trained = f"{round(steps[str(method)], -3):,}"
+            lines.append(f"| {FIRST[str(method)]} | {trained} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def first_learning() -> str:
+    """Training scores of the three agents, as far as each was trained."""
+    runs = {run.method: run for run in results("first").runs}
+    lines = ["| steps | plain | attention + contrastive | gray boxes (RAD) |", "|---" * 4 + "|"]
+    for step in (*STEPS, 250_000, 300_000):
+        cells = []
+        for method in (PLAIN, WITH_MASK, "ppo-nature-gray_boxes"):
+            trained = int(str(runs[method].record.get("step", 0)))
+            known = trained >= step
+            cells.append(f"{score_at(runs[method].metrics, step):.1f}" if known else "")
+        lines.append(f"| {step:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def first_looks() -> str:
+    """Where the peaks of the three agents' maps lie, with what a random place would give."""
+    lines = ["| agent | view | variant | ball | paddle | distractor |", "|---" * 6 + "|"]
+    agents = {PLAIN: "plain", "ppo-nature-gray_boxes": "gray boxes"}
+    agents[WITH_MASK] = "attention + contrastive"
+    for method, name in agents.items():
+        for variant in (CLEAN, "green_lines"):
+            cells = []
+            for thing in ("ball", "paddle", "distractor"):
+                value = pointing(method, variant, thing, of="first")
+                chance = pointing(method, variant, thing, "chance", of="first")
+                digits = 3 if thing == "ball" else 2
+                cells.append(f"{value[0]:.2f} ({chance[0]:.{digits}f})" if value else "")
+            view = "its mask" if method == WITH_MASK else "gradient"
+            lines.append(f"| {name} | {view} | {variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+WITH_MASK = "ppo-nature-conv_21-attention_contrastive-gray_boxes"
+FIRST = {
+    "ppo-nature": "plain PPO",
+    "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
+    WITH_MASK: "attention + contrastive (`attention_contrastive`)",
+}
+TABLES = {
+    "seeds": each_seed,
+    "means": means,
+    "looks": looks,
+    "learning": learning,
+    "first": first_scores,
+    "first learning": first_learning,
+    "first looks": first_looks,
+}
+
+
+def sentences() -> dict[str, list[str]]:
+    """Every sentence with a number that README.md and the page must have, from the results."""
+    summary = overall(results().episodes).set_index("method")
+    gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
+    lost = 1 - gaps["retention"]  # of what was learned
+    boxed = [m for m in METHODS if "boxes" in m]
+    plain, decoder = PLAIN, "ppo-nature-conv_21-decoder+sparsity"
+    drac, both = "ppo-nature-drac-gray_boxes", "ppo-nature-conv_21-contrastive-gray_boxes"
+    curl = "ppo-nature-contrastive-gray_boxes"
+    random = table().reference({CLEAN: 1.0})
+    assert random.games is not None
+    error = random.games[:, 1].std(ddof=1) / np.sqrt(len(random.games))
+    clear = [METHODS[m] for m in METHODS if m != plain and against(m).low > 0]
+    scores = table().scores
+    on_ball = [_times(m, CLEAN) for m in METHODS if METHODS[m] not in MASKED]
+    varied = [_times(m, "green_lines") for m in METHODS if METHODS[m] not in MASKED]
+    clean_ball = [x for row in on_ball for x in row]
+    lined_ball = [x for row in varied for x in row]
+    three = [lost[m, v] for m in boxed for v in PUBLISHED[:3]]
+    diagonal = [lost[m, "diagonals"] for m in boxed]
+    near = against(both, curl, ["green_lines"])
+    readme = (
+        f"plain PPO loses {_range(lost[plain, v] for v in PUBLISHED)} of what it learned to what "
+        f"is drawn over the game, agents that met gray boxes in training {_range(three)} on three "
+        f"of the variants and {_range(diagonal)} on diagonals"
+    )
+    page = [
+        f"random play scores {random.clean:.2f} +- {error:.2f} ({len(random.games)} games)",
+        "The four methods that met random gray boxes keep "
+        f"{_range(summary.loc[boxed, 'retention'])}, the two that did not "
+        f"{_range(summary.loc[[plain, decoder], 'retention'])}.",
+        f"The differences of {_list(clear)} to plain PPO have intervals that exclude 0",
+        f"DrAC's is the largest, {_gap(against(drac))}, and its clean game is not worse "
+        f"({_gap(against(drac, plain, [CLEAN]))}).",
+        f"DrAC is also clear of RAD ({_gap(against(drac, 'ppo-nature-gray_boxes'))})",
+        f"but not of attention + contrastive ({_gap(against(drac, both))}) or contrastive "
+        f"({_gap(against(drac, curl))})",
+        f"does as plain PPO does on the variants ({_gap(against(decoder))}).",
+        f"does about as without the mask ({_gap(against(both, curl))}), on `green_lines` "
+        f"{_gap(near)}",
+        f"no run scores more than {scores.loc[list(METHODS), 'diagonals'].max():.1f} there, no "
+        f"method more than {gaps['score'].loc[list(METHODS), 'diagonals'].max():.1f} on average.",
+        f"one of three contrastive runs had hardly begun to learn at 200,000 steps "
+        f"({scores.loc[curl, CLEAN].min():.1f} on the clean game)",
+        f"On the clean game all gradients peak on the ball {min(clean_ball):.0f} to "
+        f"{max(clean_ball):.0f} times as often as chance, with the lines drawn "
+        f"{min(lined_ball):.0f} to {max(lined_ball):.0f} times.",
+        f"Contrastive peaks on the lines less often than chance with {_below(curl)} of 3 seeds, "
+        f"DrAC with {_below(drac)}.",
+    ]
+    first = overall(results("first").episodes).set_index("method")
+    boxes = first.loc["ppo-nature-gray_boxes"]
+    page.append(
+        f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
+        "only one that still plays on `diagonals`"
+    )
+    return {"README.md": [readme], "docs/results.md": page}
+
+
+def _times(method: str, variant: str) -> list[float]:
+    """How many times as often as chance a map's peak is on the ball, per seed."""
+    pairs = zip(
+        pointing(method, variant, "ball"), pointing(method, variant, "ball", "chance"), strict=True
+    )
+    return [value / chance for value, chance in pairs]
+
+
+def _below(method: str) -> int:
+    lines = pointing(method, "green_lines", "distractor")
+    chance = pointing(method, "green_lines", "distractor", "chance")
+    return sum(a < b for a, b in zip(lines, chance, strict=True))
+
+
+def _gap(found: Difference) -> str:
+    return f"{found.value:+.1f} [{found.low:.1f}, {found.high:.1f}]"
+
+
+def _list(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _range(shares: Iterable[float]) -> str:
+    values = [100 * float(share) for share in shares]
+    return f"{min(values):.0f} to {max(values):.0f} %"
+
+
+def _points(row: pd.Series, key: str) -> str:
+    return f"{row[key]:.1f} [{row[f'{key}_low']:.1f}, {row[f'{key}_high']:.1f}]"
+
+
+def _percent(row: pd.Series) -> str:
+    value, low, high = (100 * row[f"retention{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.0f} % [{low:.0f}, {high:.0f}]"
+
+
+def made(page: str) -> str:
+    """The page with all tables made anew."""
+    for name, make in TABLES.items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)"
+        page, count = re.subn(pattern, lambda m, make=make: m[1] + make() + m[2], page, flags=re.S)
+        assert count == 1, f"the page has no place for '{name}'"
+    return page
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    write_atomically(PAGE, made(PAGE.read_text()))
+    for file, lines in sentences().items():
+        print(file, *lines, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()
