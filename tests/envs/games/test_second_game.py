@@ -1,17 +1,19 @@
 """A game the package has never heard of, from training to the report, by commands alone."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from reprl.analysis.attention.record import scripted
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation import campaign, episodes, twin_evaluation
-from tests.toys.freeway import Crosser
+from reprl.evaluation.baselines import players
 
 pytestmark = pytest.mark.slow
 OWN = "tests.toys.freeway:FREEWAY"
@@ -110,19 +112,29 @@ def test_the_report_is_about_this_game(run: Path, tmp_path: Path) -> None:
     assert "scripted blind_to=cars" in page
 
 
-def test_without_truth_the_same_cartridge_has_no_scripted_agent(run: Path, capsys) -> None:
-    text = (run / "config.yaml").read_text()
-    bare = run.parent / "bare"
-    assert main(["train", "env.game=freeway", f"run_dir={bare}", *TINY]) == 0
-    assert OWN in text
-    for command in (["evaluate", str(bare), "agents=scripted"], ["attention", str(bare)]):
-        extra = ["player=scripted"] if command[0] == "attention" else []
-        assert main([*command, *extra]) == 2
+def test_without_truth_the_same_cartridge_has_no_scripted_agent() -> None:
+    for refused in (
+        lambda: players(["scripted"], "freeway"),
+        lambda: scripted(0, "freeway"),
+        lambda: make_vec_env(n_envs=1, game="freeway").objects(),
+    ):
+        with pytest.raises(UserError, match="breakout.*'freeway'"):
+            refused()
+
+
+def test_a_game_that_only_a_folder_names_is_not_imported(run: Path, tmp_path: Path, capsys) -> None:
+    """A stranger's run must not bring code along under the name of a game."""
+    theirs = shutil.copytree(run, tmp_path / "theirs")
+    trap = tmp_path / "trapped_game.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    config = (theirs / "config.yaml").read_text()
+    (theirs / "config.yaml").write_text(config.replace(OWN, "trapped_game:GAME"))
+    for command in (["evaluate", str(theirs)], ["attention", str(theirs)]):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(tmp_path))
+            assert main(command) == 2
         message = capsys.readouterr().err
-        assert "breakout" in message
-        assert "'freeway'" in message
-    env = make_vec_env(n_envs=1, game="freeway")
-    env.reset()
-    with pytest.raises(UserError, match="not in 'freeway'"):
-        Crosser().predict(env.objects())
-    env.close()
+        assert "trapped_game:GAME" in message
+        assert "trust=trapped_game" in message
+    assert main(["report", str(theirs), f"out={tmp_path / 'report'}"]) == 0
+    assert not (tmp_path / "sprung").exists()
