@@ -77,7 +77,7 @@ class Campaign:
         self, path: Path, *, method: str, step: int, train_seed: int, deterministic: bool
     ) -> int:
         """How many of the protocol's games a file does not have yet."""
-        same = {"method": method, "step": step, "deterministic": deterministic}
+        same: dict[str, Any] = {"method": method, "step": step, "deterministic": deterministic}
         tasks = self.protocol.tasks(train_seed)
         return len(store.missing(store.read(path)[0], tasks, sticky=self.protocol.sticky, **same))
 
