@@ -61,6 +61,10 @@ ON_POLICY: dict[str, Setting] = {
     "optimizer": Choice(("adam", "rmsprop", "rmsprop_tf"), optional=True),
     "seed": Number(0, 2**31 - 1, whole=True, optional=True),
 }
+BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
+# nested in algo=imitation: `expert` and `beta`
+EXPERT: dict[str, Number] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
+BETA: dict[str, Number] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
 DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
 ENCODER: dict[str, Setting] = {
     "features_dim": Number(1, 65_536, whole=True),
@@ -85,11 +89,18 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
     "PPO": ON_POLICY
     | {
-        "batch_size": Number(2, 10_000_000, usual=(32, 32_768), whole=True),
+        "batch_size": BATCH,
         "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
         "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
         "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+    },
+    "Imitation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
+    | {
+        "updates": Number(1, 1_000_000, usual=(10, 1000), whole=True),
+        "batch_size": BATCH,
+        "buffer_size": Number(1, whole=True),
+        "sharpness": Number(0.1, 100, usual=(1, 5)),
     },
     "Nature": ENCODER,
     "NaturePadded": ENCODER,

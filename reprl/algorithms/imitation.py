@@ -35,6 +35,8 @@ from reprl.envs.games import game as game_of
 from reprl.errors import UserError, unknown
 from reprl.policy import PolicyOutput
 from reprl.rng import numpy_stream
+from reprl.settings import BETA, CLASSES, EXPERT
+from reprl.validation import checker
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class ExpertSettings:
     temperature: float = 0.02  # of the softmax over its costs, in pixels of aim
 
     def __post_init__(self) -> None:
-        _number("expert.skill", self.skill, 0, 1)
-        _number("expert.temperature", self.temperature, 1e-3, 100)
+        for name, value in asdict(self).items():
+            EXPERT[name].checked(f"expert.{name}", value)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            _number(f"beta.{name}", value, 0, 1)
+            BETA[name].checked(f"beta.{name}", value)
 
     def __call__(self, progress_remaining: float) -> float:
         done = 1.0 - progress_remaining
@@ -181,6 +183,7 @@ class Imitation(OnPolicy, Supervised):
     """Learns what the scripted player would do; a game without one is refused."""
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = Supervised
+    settings_name: ClassVar[str | None] = "Imitation"
     log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "cross_entropy"}
     looks: ClassVar[int] = 5
     supplies: ClassVar[frozenset[str]] = OPTIONAL - {"advantages"}
@@ -204,10 +207,11 @@ class Imitation(OnPolicy, Supervised):
         if isinstance(beta, int | float) and not isinstance(beta, bool):
             beta = {"start": beta, "end": beta}
         self.beta: Mixture = _settings(Mixture, "beta", beta or {})
-        self.updates = _whole("updates", updates, 1)
-        self.batch_size = _whole("batch_size", batch_size, 2)
-        self.buffer_size = _whole("buffer_size", buffer_size, 1)
-        self.sharpness = _number("sharpness", sharpness, 0.1, 100)
+        check = checker(CLASSES["Imitation"])
+        self.updates: int = check("updates", updates)
+        self.batch_size: int = check("batch_size", batch_size)
+        self.buffer_size: int = check("buffer_size", buffer_size)
+        self.sharpness: float = check("sharpness", sharpness)
         self._labels: list[np.ndarray] = []  # (n_envs, n_actions) each, of the current rollout
         self._agreed: list[float] = []
         # The labels are compared with log-probabilities that SB3's own extractors do not give.
@@ -348,16 +352,3 @@ def _settings(kind: type[Any], name: str, given: Any) -> Any:
         if key not in known:
             raise unknown(f"key of {name}", str(key), known)
     return kind(**given)
-
-
-def _number(name: str, value: Any, low: float, high: float) -> float:
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or not low <= value <= high:
-        raise UserError(f"{name}={value} must be a number from {low:g} to {high:g}.")
-    return float(value)
-
-
-def _whole(name: str, value: Any, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise UserError(f"{name}={value} must be a whole number of at least {low}.")
-    return value

@@ -63,6 +63,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     """Mixed in before SB3's A2C or PPO; adds encoders, losses, augmentation; replaces `train`."""
 
     stock: ClassVar[type[OnPolicyAlgorithm]]
+    settings_name: ClassVar[str | None] = None  # in reprl.settings; None for the SB3 class's name
     supplies: ClassVar[frozenset[str]] = OPTIONAL
     counters: ClassVar[tuple[str, ...]] = (
         *("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps"),
@@ -96,7 +97,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         if type(self).__init__ is OnPolicy.__init__:
             self.called_with = None  # all its arguments are SB3's and our settings
         choice("mode", mode, MODES)
-        check = checker(CLASSES[self.stock.__name__])
+        allowed = CLASSES[self.settings_name or self.stock.__name__]
+        check = checker(allowed)
         check("optimizer", optimizer)
         check("weight_decay", weight_decay)
         check("instrument_every", instrument_every)
@@ -115,7 +117,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
-        for name in CLASSES[self.stock.__name__]:
+        for name in allowed:
             if name in given and not callable(given[name]):  # SB3 takes functions of the progress
                 given[name] = check(name, given[name])
         for name in SCHEDULED:

@@ -95,5 +95,5 @@ def test_ppo_goes_on_from_an_imitator(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not first.optimizer
     assert not any(name.startswith("memory.") for name in first.state)
     last = checkpoint.read(tmp_path / "ppo")
-    assert last.meta["algorithm"] == "PPO"
+    assert last.meta["algorithm"] == "reprl.algorithms.PPO"
     assert last.step == 64

@@ -37,16 +37,16 @@ SCHEDULE = ["total_steps=1280", "checkpoint.every=384", "eval.every=640", "log.e
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
 DIE_INSIDE_A_WRITE = """
 import os, signal, sys
-from reprl import checkpoint
+from reprl.checkpoint import storage
 from reprl.cli import main
-write, count = checkpoint._write, [0]
+write, count = storage._write, [0]
 def die(path, data):
     count[0] += 1
     if count[0] == int(sys.argv[1]):
         path.write_bytes(data[: len(data) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
     return write(path, data)
-checkpoint._write = die
+storage._write = die
 sys.exit(main(sys.argv[2:]))
 """
 
