@@ -74,7 +74,8 @@ class Number:
             return value
         if self.scheduled and isinstance(value, Mapping):
             return self._checked_schedule(key, value)
-        if isinstance(value, bool) or not isinstance(value, Real) or not self.contains(value):
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not self.contains(value):
             raise UserError(f"{key}={_shown(value)} must be {self}.")
         if self.whole:
             return int(value)

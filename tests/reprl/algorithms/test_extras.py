@@ -122,7 +122,7 @@ def test_what_cannot_be_saved_or_found_is_refused() -> None:
         make(PPO, auxiliary=spread(coef=1.0, bad=object()))
     with pytest.raises(UserError, match="unknown auxiliary 'contrastiv'"):
         make(PPO, auxiliary="contrastiv")
-    with pytest.raises(UserError, match="unknown mode 'quick'"):
+    with pytest.raises(UserError, match="mode=quick is unknown"):
         make(PPO, mode="quick")
     with pytest.raises(UserError, match="exclude each other"):
         make(PPO, policy_kwargs={"features_extractor_class": object})
