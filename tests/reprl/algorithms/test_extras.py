@@ -130,7 +130,7 @@ def test_what_cannot_be_saved_or_found_is_refused() -> None:
     floats.observation_space = spaces.Box(0.0, 1.0, (4, 36, 36), np.float32)
     with pytest.raises(UserError, match="needs uint8 pictures"):
         PPO("CnnPolicy", floats, encoder="nature", **SMALL[PPO])
-    with pytest.raises(UserError, match="unknown learning_rate kind"):
+    with pytest.raises(UserError, match="learning_rate.kind=.* is unknown"):
         make(PPO, learning_rate={"kind": "linaer", "start": 1.0})
 
 
