@@ -16,8 +16,12 @@ from reprl.analysis.lengths import training_steps
 from reprl.analysis.load import Results, Run
 from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
+from reprl.mask_states import STATES
 from reprl.naming import parts_of
 from reprl.schema import CLEAN, PARTS
+
+STATE_HELP = "; ".join(f"{label}: {words}" for label, words in STATES.items())
+STATE_HELP = f"of the mask; {STATE_HELP}; flat: its cells hardly differ"
 
 
 def ablation_table(results: Results) -> Table:
@@ -66,7 +70,7 @@ def ablation_table(results: Results) -> Table:
         Column("clean", "Clean", "score"),
         Column("variants", "Variants", "score"),
         Column("retention", "Retention", "share"),
-        Column("attention_state", "State of attention"),
+        Column("attention_state", "State of attention", help=STATE_HELP),
     ]
     return Table("ablation", "Run by run", columns, pd.DataFrame(rows), note if same else "")
 

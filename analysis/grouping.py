@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from reprl.config.gained import completed
 from reprl.config.overrides import flatten
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def method_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The flattened settings that define the method, without seeds, folders and loggers."""
     return {
         key: value
-        for key, value in flatten(config).items()
+        for key, value in flatten({part: completed(part, v) for part, v in config.items()}).items()
         if not any(key == skip or key.startswith(skip + ".") for skip in NOT_THE_METHOD)
     }
 

@@ -19,7 +19,9 @@ from reprl import guard
 from reprl.analysis.coverage import notes
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
+from reprl.mask_states import is_open
 from reprl.naming import is_baseline, method_name, variant_label
 from reprl.schema import FILES, MEASURED
 from reprl.tables import read_numbers
@@ -49,7 +51,7 @@ class Run:
     def game(self) -> str:
         """The game it was trained on."""
         env = self.config.get("env")
-        return str(env.get("game", "breakout")) if isinstance(env, Mapping) else "breakout"
+        return str(env.get("game", DEFAULT_GAME)) if isinstance(env, Mapping) else DEFAULT_GAME
 
 
 @dataclass
@@ -188,7 +190,21 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
                 named.get(str(k), str(k)): [str(i) for i in (v if isinstance(v, list) else [v])]
                 for k, v in labels.items()
             }
+            _name_open(run.labels, known.get("about"))
     return run
+
+
+def _name_open(labels: dict[str, list[str]], about: Any) -> None:
+    """Label masks that let everything through, of runs from before there was a word for it."""
+    for one in about.values() if isinstance(about, Mapping) else ():
+        if not isinstance(one, Mapping) or str(one.get("variant")) not in labels:
+            continue
+        found = labels[str(one["variant"])]
+        mean, entropy = one.get("mean"), one.get("entropy")
+        if isinstance(mean, int | float) and isinstance(entropy, int | float):
+            known = {"black", "saturated", "open"} & set(found)
+            if not known and is_open(mean, entropy):
+                found[:] = ["open", *(label for label in found if label != "flat")]
 
 
 def _variants_of(about: Any) -> dict[str, str]:

@@ -98,7 +98,7 @@ def attention_table(attention: pd.DataFrame) -> Table:
         "Energy: share of the mask on the object. Pointing: how often its peak is on it. AUC: how "
         "well it separates the object from the rest. Attention that follows an object is above "
         "static, not only above chance; compare with the ceiling, not with 1. Lag: by how many "
-        "steps it is behind the ball. Intervals are over runs; where there is one run, over games."
+        "steps it is behind it. Intervals are over runs; where there is one run, over games."
     )
     return Table("attention", "Attention against the truth", columns, frame, note, "variant")
 

@@ -29,6 +29,7 @@ from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.naming import is_baseline, is_plain
 from reprl.schema import CLEAN
@@ -190,7 +191,7 @@ def _headlines(
 
 def _subtitle(results: Results, methods: list[str]) -> str:
     trained = [m for m in methods if not is_baseline(m)]
-    games = sorted({r.game for r in results.runs}) or ["breakout"]
+    games = sorted({r.game for r in results.runs}) or [DEFAULT_GAME]
     played = f", {len(results.episodes):,} games played" if len(results.episodes) else ""
     runs, count = len(results.runs), len(trained)
     return (

@@ -1,4 +1,4 @@
-"""The game: ALE Breakout and its variants as an SB3 VecEnv with ground truth and exact state.
+"""ALE games and their variants as an SB3 VecEnv with ground truth and exact state.
 
 Names load on first use, so that worker processes start without torch.
 """
@@ -9,17 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reprl.envs.objects import Box, Objects
+    from reprl.envs.games import Game, Memory, Roles, Scripted, game
+    from reprl.envs.games.breakout import ScriptedAgent
+    from reprl.envs.objects import Box, Grid, Objects
     from reprl.envs.processes import WorkerError
-    from reprl.envs.scripted import ScriptedAgent
     from reprl.envs.variation import Effect, Part, Variant, find, suite, suites, variants
     from reprl.envs.vector import AtariVecEnv, make_vec_env
 
 _HOME = {
     "Box": "objects",
+    "Grid": "objects",
     "Objects": "objects",
     "WorkerError": "processes",
-    "ScriptedAgent": "scripted",
+    "Game": "games",
+    "Memory": "games",
+    "Roles": "games",
+    "Scripted": "games",
+    "game": "games",
+    "ScriptedAgent": "games.breakout",
     "AtariVecEnv": "vector",
     "make_vec_env": "vector",
 }
@@ -29,12 +36,18 @@ __all__ = [
     "AtariVecEnv",
     "Box",
     "Effect",
+    "Game",
+    "Grid",
+    "Memory",
     "Objects",
     "Part",
+    "Roles",
+    "Scripted",
     "ScriptedAgent",
     "Variant",
     "WorkerError",
     "find",
+    "game",
     "make_vec_env",
     "suite",
     "suites",

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 
 from reprl.envs.emulator import Emulator
+from reprl.envs.games import game
 from reprl.envs.machine import Settings, console
 from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk
@@ -78,7 +79,7 @@ class Block:
         cv2.setNumThreads(1)
         self.first = first
         self.arrays = arrays
-        desk = Desk(console(settings.game).raw)
+        desk = Desk(console(game(settings.game).cartridge).raw)
         self.emulators = [
             Emulator(settings, variant, seed, row, desk)
             for row, variant in enumerate(variants, first)
@@ -111,6 +112,11 @@ class Block:
             if done:
                 ended[row] = info
         return ended
+
+    def restart(self, row: int) -> None:
+        emulator = self._at(row)
+        emulator.reset()
+        self._publish(row, emulator)
 
     def objects(self, row: int) -> Objects:
         return self._at(row).objects()

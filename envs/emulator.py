@@ -17,8 +17,9 @@ import ale_py
 import numpy as np
 
 from reprl import guard
-from reprl.envs.machine import Machine, Settings, emulator
-from reprl.envs.objects import Objects, breakout_objects
+from reprl.envs.games import game, no_truth
+from reprl.envs.machine import SKIP, Machine, Settings, emulator
+from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Variant
 from reprl.envs.variation.base import generator
@@ -26,7 +27,6 @@ from reprl.errors import UserError
 from reprl.rng import numpy_stream
 
 LARGEST_STATE = 1 << 24  # bytes; ALE's own has some thousands
-SKIP = 4  # emulator frames an action lasts
 
 
 class Emulator:
@@ -36,11 +36,12 @@ class Emulator:
         self, settings: Settings, variant: Variant, seed: int, index: int, desk: Desk
     ) -> None:
         self.settings = settings
+        self.game = game(settings.game)
         self.index = index
         # Sticky actions and no-op starts are drawn here, so the emulator's own seed is constant:
         # a game is determined by its game seed alone.
         limit = settings.max_frames
-        self.ale = emulator(settings.game, random_seed=1, max_num_frames_per_episode=limit)
+        self.ale = emulator(self.game.cartridge, random_seed=1, max_num_frames_per_episode=limit)
         # A fresh game is always the same one. Restoring it is far cheaper than a reset, which runs
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
@@ -232,13 +233,13 @@ class Emulator:
         """Where everything is in the last emulator frame, with the variant's distractor mask."""
         objects = self._objects()
         if objects is None:
-            raise UserError(f"objects() knows Breakout only, not '{self.settings.game}'.")
+            raise UserError(no_truth("objects()", self.settings.game))
         for effect in self.effects:
             effect.mask(objects.distractor)
         return objects
 
     def _objects(self) -> Objects | None:
-        return breakout_objects(self.machine.ram) if self.settings.game == "breakout" else None
+        return None if self.game.objects is None else self.game.objects(self.machine.ram)
 
     # -- exact state ---------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ import ale_py
 import numpy as np
 from ale_py import roms
 
+SKIP = 4  # emulator frames an action lasts
+FPS = 60 // SKIP  # agent steps in a second of the console's own time
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -1,28 +1,21 @@
-"""Ground truth: what is where on Breakout's screen, read from the console's 128 bytes of RAM.
+"""Ground truth: what is where on a game's screen, as named boxes and named grids of cells.
 
-Variants, the scripted agent and the attention scores all see the game through `Objects`.
+Variants, scripted agents and the attention scores all see the game through `Objects`; which
+objects there are is the business of `reprl.envs.games`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 RAW = (210, 160)  # height, width of the console's picture
 TALLEST = 250  # rows of a European console's picture; other games have 210 to 230
-BRICK_WIDTH, BRICK_HEIGHT = 8, 6
-_WALL = (slice(57, 57 + 6 * BRICK_HEIGHT), slice(8, 8 + 18 * BRICK_WIDTH))
-FIELD = (8, 32, 152, 196)  # left, top, right, bottom edges between which the ball flies
-
-# Brick (r, c) is bit b of ram[6j + 5 - r]; (j, b) for the columns from left to right.
-_BITS = (
-    *((5, 6), (4, 6), (4, 4), (4, 2), (4, 0), (3, 0), (3, 2), (3, 4), (3, 6)),
-    *((2, 4), (2, 6), (1, 6), (1, 4), (1, 2), (1, 0), (0, 0), (0, 2), (0, 4)),
-)
-_BRICK_BYTE = np.array([[6 * j + 5 - r for j, _ in _BITS] for r in range(6)])  # (6, 18)
-_BRICK_BIT = np.array([1 << b for _, b in _BITS], dtype=np.uint8)  # (18,)
+DISTRACTOR, BACKGROUND = "distractor", "background"  # the classes that every game has
 
 
 @dataclass(frozen=True)
@@ -58,6 +51,36 @@ class Box:
         return out
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Many objects of one class: bool cells of equal size, the first at (x, y) of the raw picture.
+
+    Cells of one pixel are a mask of any shape.
+    """
+
+    cells: np.ndarray  # (rows, columns) bool
+    x: int = 0
+    y: int = 0
+    w: int = 1  # of one cell
+    h: int = 1
+
+    @classmethod
+    def of(cls, boxes: Iterable[Box], raw: tuple[int, int] = RAW) -> Grid:
+        """The pixels that any of some boxes touches."""
+        out = np.zeros(raw, dtype=bool)
+        for box in boxes:
+            out[box.slices(raw)] = True
+        return cls(out)
+
+    def mask(self, raw: tuple[int, int] = RAW) -> np.ndarray:
+        """Bool picture of the raw size."""
+        rows, columns = self.cells.shape
+        out = np.zeros(raw, dtype=bool)
+        window = out[self.y : self.y + rows * self.h, self.x : self.x + columns * self.w]
+        window[:] = self.cells.repeat(self.h, axis=0).repeat(self.w, axis=1)
+        return out
+
+
 def _touched(low: float, high: float, limit: int) -> tuple[int, int]:
     # The margin keeps a rounding error of 1e-13 from touching one more pixel.
     first, last = math.floor(low + 1e-9), math.ceil(high - 1e-9)
@@ -70,23 +93,41 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
 
 @dataclass
 class Objects:
-    """Everything on the screen; boxes and `distractor` are in pixels of a `shape` picture."""
+    """Everything on the screen; boxes and `distractor` are in pixels of a `shape` picture.
 
-    ball: Box | None
-    paddle: Box | None
-    bricks: np.ndarray  # (6, 18) bool, row 0 on top
-    distractor: np.ndarray  # shape, bool
-    score: int
-    lives: int
-    shape: tuple[int, int] = field(default=RAW)
+    Each box and each grid is an attribute too: `objects.ball` is the box or None while there is
+    none on the screen, `objects.bricks` the cells of a grid, bool (rows, columns).
+    """
+
+    boxes: dict[str, Box | None]
+    grids: dict[str, Grid] = field(default_factory=dict)  # always in raw pixels
+    score: int = 0
+    lives: int = 0
+    distractor: np.ndarray = None  # type: ignore[assignment]  # shape, bool; empty if not given
+    painted: dict[str, Box] = field(default_factory=dict)  # where the screen differs from a box
+    shape: tuple[int, int] = RAW
+    raw: tuple[int, int] = RAW
+
+    def __post_init__(self) -> None:
+        if self.distractor is None:
+            self.distractor = np.zeros(self.shape, dtype=bool)
+
+    def __getattr__(self, name: str) -> Any:
+        boxes, grids = self.__dict__.get("boxes", {}), self.__dict__.get("grids", {})
+        if name in boxes:
+            return boxes[name]
+        if name in grids:
+            return grids[name].cells
+        known = ", ".join((*boxes, *grids)) or "none"
+        raise AttributeError(f"no object of this game is called '{name}': there are {known}")
 
     def scaled(self, size: int | tuple[int, int]) -> Objects:
         """The same in the coordinates of an observation: float boxes, distractor where touched."""
         shape = _pair(size)
         return replace(
             self,
-            ball=self.ball and self.ball.scaled(shape, self.shape),
-            paddle=self.paddle and self.paddle.scaled(shape, self.shape),
+            boxes={k: box and box.scaled(shape, self.shape) for k, box in self.boxes.items()},
+            painted={k: box.scaled(shape, self.shape) for k, box in self.painted.items()},
             distractor=resized(self.distractor, shape),
             shape=shape,
         )
@@ -94,16 +135,28 @@ class Objects:
     def masks(self, size: int | tuple[int, int] | None = None) -> dict[str, np.ndarray]:
         """Bool pictures per class; a pixel may belong to several, background to no other."""
         here = self if size is None or _pair(size) == self.shape else self.scaled(size)
-        bricks = np.zeros(RAW, dtype=bool)
-        bricks[_WALL] = self.bricks.repeat(BRICK_HEIGHT, axis=0).repeat(BRICK_WIDTH, axis=1)
-        found = {
-            "ball": _mask_of(here.ball, here.shape),
-            "paddle": _mask_of(here.paddle, here.shape),
-            "bricks": bricks if here.shape == RAW else resized(bricks, here.shape),
-            "distractor": here.distractor.copy(),
-        }
-        found["background"] = ~np.logical_or.reduce(list(found.values()))
+        found = {name: _mask_of(box, here.shape) for name, box in here.boxes.items()}
+        for name, grid in here.grids.items():
+            mask = grid.mask(self.raw)
+            found[name] = mask if here.shape == self.raw else resized(mask, here.shape)
+        found[DISTRACTOR] = here.distractor.copy()
+        found[BACKGROUND] = ~np.logical_or.reduce(list(found.values()))
         return found
+
+    def shown(self) -> np.ndarray:
+        """Bool, raw size: the pixels that the console paints as any of the objects."""
+        out = np.zeros(self.raw, dtype=bool)
+        for name, box in self.boxes.items():
+            if box is not None:
+                out[self.painted.get(name, box).slices(self.raw)] = True
+        for grid in self.grids.values():
+            out |= grid.mask(self.raw)
+        return out
+
+    def facts(self) -> Hashable:
+        """Everything but the drawing: equal at the same moment of the same game."""
+        cells = tuple((name, grid.cells.tobytes()) for name, grid in self.grids.items())
+        return tuple(self.boxes.items()), cells, self.score, self.lives
 
 
 def _mask_of(box: Box | None, shape: tuple[int, int]) -> np.ndarray:
@@ -127,23 +180,10 @@ def resized(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return out
 
 
-def _bcd(byte: int) -> int:
-    return 10 * (byte >> 4) + (byte & 15)
+def __getattr__(name: str) -> Any:
+    # Their place until 0.2; these modules import this one.
+    if name in ("breakout_objects", "BRICK_WIDTH", "BRICK_HEIGHT", "FIELD"):
+        from reprl.envs.games import breakout
 
-
-def breakout_objects(ram: np.ndarray, distractor: np.ndarray | None = None) -> Objects:
-    """Read Breakout's RAM, uint8 (128,), as it is after the frame on the screen.
-
-    The ball's box is where the game has it; above row 93 the console paints it one scanline
-    higher, gray or in the colour of the brick row.
-    """
-    ball_y = int(ram[101]) + 9
-    seen = ram[101] != 0 and ball_y <= 196
-    return Objects(
-        ball=Box(int(ram[99]) - 49, ball_y, 2, 4) if seen else None,
-        paddle=Box(int(ram[72]) - 47, 189, 2 * int(ram[108]), 4) if ram[108] else None,
-        bricks=(ram[_BRICK_BYTE] & _BRICK_BIT) != 0,
-        distractor=np.zeros(RAW, dtype=bool) if distractor is None else distractor,
-        score=100 * _bcd(int(ram[76])) + _bcd(int(ram[77])),
-        lives=int(ram[57]),
-    )
+        return getattr(breakout, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -15,15 +15,15 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 
+from reprl.envs.games import Roles
+from reprl.envs.machine import FPS
 from reprl.envs.variation import Variant
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 
 View = Literal["screen", "agent"]
-FPS = 15  # steps a second: four emulator frames each, as the console runs
 HOLD = 3  # steps that a key counts as held in a terminal, which never reports a release
-NOOP, FIRE, RIGHT, LEFT = range(4)
-TERMINAL_KEYS = {"a": LEFT, "d": RIGHT, " ": FIRE}
+TERMINAL_KEYS = {"a": "left", "d": "right", " ": "fire"}  # key -> role of the action
 RAMP = " .:-=+*#%@"
 _SHOWN = slice(0, 196)  # rows of the screen worth showing
 
@@ -38,6 +38,7 @@ class Session:
         self.env.reset()
         self.observation = self.env.observations()
         self.view = view
+        self.roles = Roles.of(self.env.action_meanings)
         self.score, self.lives, self.best = 0.0, 5, 0.0
 
     def step(self, action: int) -> None:
@@ -49,6 +50,11 @@ class Session:
         self.best = max(self.best, self.score)
         if dones[0]:
             self.score, self.lives = 0.0, 5
+
+    def action(self, role: str = "noop") -> int:
+        """The action of a role; a game without it does nothing."""
+        found: int | None = getattr(self.roles, role)
+        return (self.roles.noop or 0) if found is None else found
 
     def picture(self) -> np.ndarray:
         """What is shown, uint8 (height, width, 3)."""
@@ -139,7 +145,7 @@ def _keyboard() -> Iterator[Any]:
 
 def play_in_terminal(session: Session, title: str) -> None:
     """Play with a, d, space and q until q."""
-    action, held = NOOP, 0
+    role, held = "noop", 0
     with _keyboard() as keys:
         while True:
             began = time.monotonic()
@@ -148,8 +154,8 @@ def play_in_terminal(session: Session, title: str) -> None:
                 return
             for key in pressed:
                 if key in TERMINAL_KEYS:
-                    action, held = TERMINAL_KEYS[key], HOLD
-            session.step(action if held > 0 else NOOP)
+                    role, held = TERMINAL_KEYS[key], HOLD
+            session.step(session.action(role if held > 0 else "noop"))
             held -= 1
             columns, lines = shutil.get_terminal_size()
             text = rendered(session.picture(), columns, lines - 2, colour=has_colour())
@@ -181,14 +187,14 @@ def play_in_window(session: Session, title: str, *, steps: int | None = None) ->
                 if event.type == pygame.QUIT or leaving:
                     return
             down = pygame.key.get_pressed()
-            action = NOOP
+            role = "noop"
             if down[pygame.K_LEFT] or down[pygame.K_a]:
-                action = LEFT
+                role = "left"
             elif down[pygame.K_RIGHT] or down[pygame.K_d]:
-                action = RIGHT
+                role = "right"
             elif down[pygame.K_SPACE]:
-                action = FIRE
-            session.step(action)
+                role = "fire"
+            session.step(session.action(role))
             image = cv2.resize(session.picture(), size, interpolation=cv2.INTER_NEAREST)
             surface = pygame.surfarray.make_surface(image.swapaxes(0, 1))
             window.blit(surface, (0, 0))

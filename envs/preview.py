@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from reprl.envs.scripted import ScriptedAgent
+from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import game as game_of
+from reprl.envs.games import no_script
+from reprl.envs.machine import FPS
 from reprl.envs.variation import Variant, find, variants
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 
 MOMENT = 255  # steps into the game at which the sheet's pictures are taken
-FPS = 15  # observations a second in real time
 _RAW, _VIEW = (160, 210), (210, 210)  # width, height of the two pictures of a panel
 _GAP, _LABEL, _HEADING, _COLUMNS = 14, 26, 42, 5
 _PAPER, _INK, _SOFT = (250, 250, 248), (25, 25, 28), (110, 110, 118)
@@ -31,26 +33,35 @@ class Shot:
 
     raw: np.ndarray  # (210, 160, 3) uint8
     view: np.ndarray  # (84, 84) uint8
-    ball: tuple[float, float] | None  # its middle, raw pixels
+    tracked: tuple[float, float] | None  # the middle of the object to follow, raw pixels
     score: int
     lives: int
 
 
 def shots(
-    variant: str | Variant, *, severity: float | None = None, seed: int = 0, skill: float = 1.0
+    variant: str | Variant,
+    *,
+    severity: float | None = None,
+    seed: int = 0,
+    skill: float = 1.0,
+    game: str = DEFAULT_GAME,
 ) -> Iterator[Shot]:
-    """A game of the scripted player, observation by observation, without end."""
-    found = find(variant, severity)
-    env = make_vec_env(found, n_envs=1, seed=seed, training=False)
+    """A game of the scripted agent, observation by observation, without end."""
+    played = game_of(game)
+    if played.scripted is None:
+        raise UserError(no_script("preview", game))
+    found = find(variant, severity, game)
+    env = make_vec_env(found, n_envs=1, seed=seed, training=False, game=game)
     with closing(env):
         env.queue(0, seed)
         env.reset()
-        agent = ScriptedAgent(skill, seed=seed)
+        agent = played.scripted(skill, seed=seed)
         while True:
             (seen,) = env.objects()
-            ball = None if seen.ball is None else seen.ball.center
+            box = seen.boxes.get(played.tracked) if played.tracked else None
+            middle = None if box is None else box.center
             view = env.observations()[0, -1]
-            yield Shot(env.frames()[0], view, ball, seen.score, seen.lives)
+            yield Shot(env.frames()[0], view, middle, seen.score, seen.lives)
             env.step(agent.predict([seen]))
 
 
@@ -131,14 +142,14 @@ def side_by_side(shot: Shot) -> Image.Image:
 
 
 def _panel(variant: Variant, seed: int) -> Image.Image:
-    """A variant at the moment; where physics change, with the ball's way of the last second."""
+    """A variant at the moment; where physics change, with the tracked object's last second."""
     game = shots(variant, seed=seed)
     seen = [next(game) for _ in range(MOMENT + 1)]
     game.close()  # type: ignore[attr-defined]
     panel = side_by_side(seen[-1])
     if "dynamics" in variant.family:
         pen = ImageDraw.Draw(panel)
-        for x, y in (s.ball for s in seen[-FPS:] if s.ball is not None):
+        for x, y in (s.tracked for s in seen[-FPS:] if s.tracked is not None):
             pen.ellipse((x - 2, y - 2, x + 2, y + 2), outline=(255, 255, 255))
     return panel
 

@@ -18,26 +18,28 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 
 from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import require_actions, reward_mode
-from reprl.envs.machine import Settings, console, games
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import game as game_of
+from reprl.envs.machine import Settings, console
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
+from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 from reprl.settings import ENV, GAME_SEED, SEED
 from reprl.validation import checker, whole
 
-VariantSpec = str | Mapping[str, Any] | Variant
 MAGIC = b"reprl env snapshot 1\n"
 
 
 def make_vec_env(
-    variant: VariantSpec | Sequence[VariantSpec] = "original",
+    variant: VariantSpec | Sequence[VariantSpec] = CLEAN,
     n_envs: int = 8,
     seed: int = 0,
     workers: int = 0,
     training: bool = True,
     *,
-    game: str = "breakout",
+    game: str = DEFAULT_GAME,
     severity: float | None = None,
     sticky: float = 0.0,
     stack: int = 4,
@@ -52,8 +54,7 @@ def make_vec_env(
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
     """
-    if game not in games():
-        raise unknown("game", game, games())
+    game_of(game)  # refuses one that is not there
     check = checker(ENV)
     n_envs = check("n_envs", n_envs)
     most = min(n_envs, int(ENV["workers"].high))
@@ -89,6 +90,7 @@ class AtariVecEnv(VecEnv):
     ) -> None:
         n = len(variants)
         self.settings = settings
+        self.game = game_of(settings.game)
         self.seed_value = seed
         self._reseed: int | None = None
         self._started = False
@@ -101,7 +103,7 @@ class AtariVecEnv(VecEnv):
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n
-        self.action_meanings = list(console(settings.game).actions)
+        self.action_meanings = list(console(self.game.cartridge).actions)
         self.render_mode = "rgb_array"
         shape = (settings.stack, settings.size, settings.size)
         super().__init__(
@@ -180,6 +182,11 @@ class AtariVecEnv(VecEnv):
         """The drawn, max-pooled pictures at raw size, (n, 210, 160, 3) uint8 in Breakout."""
         return np.stack(self._call("frame", [(i,) for i in range(self.num_envs)]))
 
+    def frame(self, index: int) -> np.ndarray:
+        """The drawn picture of one environment at raw size, (height, width, 3) uint8."""
+        picture: np.ndarray = self._call("frame", [(index,)])[0]
+        return picture
+
     def get_images(self) -> Sequence[np.ndarray | None]:
         return list(self.frames())
 
@@ -192,6 +199,16 @@ class AtariVecEnv(VecEnv):
         seed = GAME_SEED.checked("seed", seed)
         found = None if variant is None else find(variant, None, self.settings.game)
         self._call("queue", [(index, seed, found)])
+
+    def standing(self, index: int) -> tuple[float, int]:
+        """The score and the frames so far of the game that an environment is playing."""
+        score, frames = self.env_method("standing", indices=index)[0]
+        return score, frames
+
+    def restart(self, index: int) -> np.ndarray:
+        """Begin the next game of one environment now; its observation, (stack, size, size)."""
+        self._call("restart", [(index,)])
+        return self._arrays.observations[index].copy()
 
     def snapshot(self) -> bytes:
         """Everything needed to continue identically, in any process and with any `workers`."""

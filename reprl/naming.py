@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprl.config.gained import encoder_name
 from reprl.schema import CLEAN, PARTS
 
 
@@ -93,6 +94,7 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     chosen = choices if isinstance(choices, Mapping) else {}
     names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
     encoder = config.get("encoder")
+    names["encoder"] = encoder_name(names["encoder"], encoder)
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
     return names
@@ -114,10 +116,11 @@ def method_name(config: Mapping[str, Any]) -> str:
 
 
 def is_plain(config: Mapping[str, Any]) -> bool:
-    """Whether a run is the bare algorithm and encoder on the clean game."""
-    names = parts_of(config)
+    """Whether a run is the bare algorithm and encoder, fed with frames, on the clean game."""
+    names, encoder = parts_of(config), config.get("encoder")
+    fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
-    return not extras and trained_variants(config) == [CLEAN]
+    return not extras and fed == "frames" and trained_variants(config) == [CLEAN]
 
 
 def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-CLEAN = "original"  # the game as it is, the variant that changes nothing
+from reprl.envs.defaults import CLEAN as CLEAN
 
 # Prefixes of the columns of metrics.csv.
 ROLLOUT, VALIDATION_PREFIX = "rollout/", "validation/"

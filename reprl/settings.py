@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from reprl.validation import Choice, Number, Numbers, Setting, Settings, Span
@@ -71,6 +72,8 @@ PLACEMENT: dict[str, Setting] = {
     "resolution": Number(1, whole=True, word="native"),
     "floor": Number(0, 1, open_high=True, optional=True),
 }
+GRAY_LEVELS = Number(0, 255, open_high=True)
+OPENING = Number(0, 1, open_low=True, open_high=True)  # how open a mask begins
 USE: dict[str, Setting] = {"use": Choice(("rad", "views"))}  # of any augmentation
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
 TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
@@ -91,7 +94,13 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Nature": ENCODER,
     "NaturePadded": ENCODER,
     "Impala": ENCODER | {"width": Number(1 / 16)},  # of 16 channels at least one is left
-    "ConvMask": {"hidden": Numbers(COUNT, "[64]")},
+    "ConvMask": {"hidden": Numbers(COUNT, "[64]"), "opening": replace(OPENING, optional=True)},
+    "MotionMask": {
+        "opening": OPENING,
+        "sensitivity": Number(0, open_low=True),
+        "decay": Number(0, 1, open_low=True),
+        "threshold": GRAY_LEVELS,
+    },
     "MlpMask": {"hidden": COUNT},
     "SelfAttentionMask": {"width": COUNT},
     "SoftplusMask": {"width": COUNT},
@@ -101,6 +110,16 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "SpatioTemporal": LOSS,
     "DrAC": LOSS,
     "Sparsity": LOSS,
+    "MaskEntropy": LOSS | {"of": Choice(("cells", "map"))},
+    "TotalVariation": LOSS,
+    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": Choice(("value", "action"))},
+    "MotionTarget": LOSS
+    | {
+        "positive": Number(1),
+        "threshold": GRAY_LEVELS,
+        "memory": Number(0, 1000, whole=True),
+        "decay": FRACTION,
+    },
     "Regularization": LOSS,
     "Reconstruction": LOSS | {"shrink": COUNT},
     "ValuePrediction": LOSS | {"hidden": COUNT},
@@ -128,6 +147,13 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
         "fill": Choice(("black", "gray")),
+    },
+    "Lines": PROBABILITY
+    | {
+        "lines": Span(Number(0, 1000, whole=True)),
+        "lengths": Span(SIDES),
+        "widths": Span(SIDES),
+        "direction": Choice(("straight", "diagonal", "both", "any")),
     },
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},

@@ -78,7 +78,7 @@ class Number:
         if not is_number or not self.contains(value):
             raise UserError(f"{key}={_shown(value)} must be {self}.")
         if self.whole:
-            return int(value)
+            return int(value)  # type: ignore[call-overload]
         return value if isinstance(value, int | float) else float(value)
 
     def contains(self, value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Lag of attention behind the ball: which earlier position of the ball the maps fit best.
+"""Lag of attention behind an object: which of its earlier positions the maps fit best.
 
-The ball is more often in some places at some shifts, which a map that never moves would fit too:
+It is more often in some places at some shifts, which a map that never moves would fit too:
 every shift is compared with what the average map gets at it.
 """
 
@@ -24,7 +24,7 @@ RESAMPLES = 2000
 class Lag:
     """The best shift in agent steps, its 95 % interval over games, and AUC gained by shift."""
 
-    value: float  # positive: behind; NaN where no shift stands out, so nothing follows the ball
+    value: float  # positive: behind; NaN where no shift stands out, so nothing follows the object
     low: float
     high: float
     shifts: tuple[int, ...]
@@ -32,23 +32,23 @@ class Lag:
     n_frames: int
 
 
-def ball_lag(
+def object_lag(
     maps: Maps,
-    ball: Masks,
+    there: Masks,  # (N, H, W), where the object is
     blocks: NDArray[np.integer],
     times: NDArray[np.integer],
     *,
     every: int = 1,
 ) -> Lag:
-    """Compare each map with the ball's mask some steps earlier (or later), at every shift alike.
+    """Compare each map with the object's mask some steps earlier (or later), at every shift alike.
 
     Shifts run from two looks ahead to `LONGEST` steps behind, a look being taken at each
-    `every`-th step. Frames count only if the ball is on the screen at every shift within the
+    `every`-th step. Frames count only if it is on the screen at every shift within the
     same block, so that shifts are compared on the same maps; `times` numbers a block's steps.
     """
     shifts = tuple(every * k for k in range(-2, LONGEST // every + 1))
     place = {(int(b), int(t)): i for i, (b, t) in enumerate(zip(blocks, times, strict=True))}
-    seen = np.asarray(ball.any(axis=(1, 2)))
+    seen = np.asarray(there.any(axis=(1, 2)))
     partners = []  # per usable frame: itself and its index at every shift
     for i in range(len(maps)):
         found = [place.get((int(blocks[i]), int(times[i]) - s), -1) for s in shifts]
@@ -62,9 +62,9 @@ def ball_lag(
     total = used.sum(axis=(1, 2), keepdims=True)
     still = (used / np.where(total > 0, total, 1)).mean(axis=0, keepdims=True)  # (1, H, W)
     ranks, still_ranks = pixel_ranks(used), pixel_ranks(still)
-    there = [ball[table[:, 1 + s]] for s in range(len(shifts))]
+    earlier = [there[table[:, 1 + s]] for s in range(len(shifts))]
     fits = np.stack(
-        [auc_from_ranks(ranks, b) - auc_from_ranks(still_ranks, b) for b in there], axis=1
+        [auc_from_ranks(ranks, b) - auc_from_ranks(still_ranks, b) for b in earlier], axis=1
     )  # (F, S)
     curve = fits.mean(axis=0)
     best = int(curve.argmax())

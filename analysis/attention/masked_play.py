@@ -12,7 +12,8 @@ import torch
 from reprl.analysis.attention.faithfulness import pixel_order, replaced
 from reprl.analysis.attention.views import View, look, pixel_maps
 from reprl.analysis.stats import estimate, mean
-from reprl.envs.vector import VariantSpec, make_vec_env
+from reprl.envs.protocol import VariantSpec
+from reprl.envs.vector import make_vec_env
 from reprl.evaluation.players import inverse_cdf
 from reprl.rng import numpy_stream
 

@@ -1,7 +1,7 @@
 """Pictures of attention: the frame without the variant, with it, and what the mask leaves.
 
-Heat lies over the real 210 x 160 frame; ball and paddle are drawn again on top of it and outlined,
-so that the heat never hides what it should point at.
+Heat lies over the real frame; objects that have a box, such as ball and paddle, are drawn again on
+top of it and outlined, so that the heat never hides what it should point at.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,22 @@ from reprl.analysis.attention.lettering import LINE, font, wrapped
 from reprl.analysis.attention.record import Recording
 from reprl.analysis.attention.scores import chance, energy
 from reprl.analysis.attention.views import pixel_maps
-from reprl.envs.objects import Box, Objects
+from reprl.envs.machine import FPS
+from reprl.envs.objects import DISTRACTOR, Box, Objects
 
 ZOOM = 2
 STRENGTH = 0.8  # how opaque the hottest place is
 INK, PAPER, QUIET = (235, 235, 235), (24, 24, 27), (160, 160, 168)
-OUTLINES = {"ball": (255, 255, 255), "paddle": (64, 224, 255)}
+# of a game's boxes in turn
+OUTLINES = (
+    ("white", (255, 255, 255)),
+    ("blue", (64, 224, 255)),
+    ("green", (96, 255, 128)),
+    ("yellow", (255, 224, 64)),
+    ("pink", (255, 128, 224)),
+)
 EDGE, GAP = 16, 8
 MARGIN = 190  # of row titles
-FPS = 15
 
 
 @dataclass(frozen=True)
@@ -56,18 +64,18 @@ def heat(frame: np.ndarray, attention: np.ndarray, top: float) -> np.ndarray:
 
 
 def panel(picture: np.ndarray, frame: np.ndarray | None, objects: Objects | None) -> np.ndarray:
-    """A picture (210, 160, 3) enlarged, its ball and paddle restored from `frame`, outlined."""
+    """A picture (210, 160, 3) enlarged, its boxes restored from `frame` and outlined."""
     picture = picture.copy()
-    boxes = {} if objects is None else {"ball": objects.ball, "paddle": objects.paddle}
+    boxes = {} if objects is None else objects.boxes
     for box in boxes.values():
         if box is not None and frame is not None:
-            # Above row 93 the console paints the ball one line higher than it is.
+            # A console may paint an object one line higher than it is.
             place = Box(box.x, box.y - 1, box.w, box.h + 1).slices(frame.shape[:2])
             picture[place] = frame[place]
     large = cv2.resize(picture, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_NEAREST)
-    for name, box in boxes.items():
+    for box, (_, colour) in zip(boxes.values(), cycle(OUTLINES), strict=False):
         if box is not None:
-            _outline(large, box, OUTLINES[name])
+            _outline(large, box, colour)
     return large
 
 
@@ -118,9 +126,10 @@ def _caption(recording: Recording, m: int, index: int) -> tuple[str, ...]:
         return (clock,)
     maps = pixel_maps(recording.view, recording.cells[index : index + 1], _size(recording))
     uniform = recording.uniform()
-    masks = recording.objects[index].masks(_size(recording))
+    objects = recording.objects[index]
+    masks = objects.masks(_size(recording))
     words = []
-    for name in ("ball", "paddle", "distractor"):
+    for name in (*objects.boxes, DISTRACTOR):
         mask = masks[name][None]
         if mask.any():
             by_chance = chance("energy", mask, uniform=uniform)
@@ -134,12 +143,13 @@ def _size(recording: Recording) -> tuple[int, int]:
 
 
 def spread(recording: Recording, count: int = 6) -> np.ndarray:
-    """Moments spread evenly over the film, moved to where the ball is on the screen."""
+    """Moments spread evenly over the film, moved to where the tracked object is on the screen."""
     total = len(recording.film)
     wanted = np.unique(np.linspace(0, total - 1, count + 2).round().astype(int)[1:-1])
-    if recording.objects is None or total < 2:
+    tracked = recording.game.tracked
+    if recording.objects is None or tracked is None or total < 2:
         return wanted if len(wanted) else np.arange(total)
-    seen = np.array([recording.objects[i].ball is not None for i in recording.film])
+    seen = np.array([recording.objects[i].boxes[tracked] is not None for i in recording.film])
     if not seen.any():
         return wanted
     usable = np.nonzero(seen)[0]
@@ -151,7 +161,10 @@ def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarra
     chosen = list(moments(recording, spread(recording, count)))
     height, width = chosen[0].panels[0].shape[:2]
     wide = EDGE * 2 + MARGIN + len(chosen) * (width + GAP)
-    head, legend = wrapped(title, wide - 2 * EDGE, 20), wrapped(LEGEND, wide - 2 * EDGE, 14)
+    head, legend = (
+        wrapped(title, wide - 2 * EDGE, 20),
+        wrapped(legend_of(recording), wide - 2 * EDGE, 14),
+    )
     captions = [[wrapped(text, width, 15) for text in moment.caption] for moment in chosen]
     foot = LINE * max(sum(map(len, texts)) for texts in captions) + 12
     rows = len(chosen[0].panels)
@@ -187,10 +200,15 @@ def _write(
     return place[1] + len(lines) * step
 
 
-LEGEND = (
-    "white box: ball, blue box: paddle; 1x = what a mask that is the same everywhere puts there; "
-    "one heat scale for all moments"
-)
+def legend_of(recording: Recording) -> str:
+    """What the boxes and the numbers below the pictures mean."""
+    words = ["one heat scale for all moments"]
+    if recording.objects is not None:
+        boxes = zip(recording.objects[0].boxes, cycle(OUTLINES), strict=False)
+        shown = ", ".join(f"{colour} box: {name}" for name, (colour, _) in boxes)
+        words.insert(0, "1x = what a mask that is the same everywhere puts there")
+        words = [shown, *words] if shown else words
+    return "; ".join(words)
 
 
 def strip(moment: Moment) -> np.ndarray:

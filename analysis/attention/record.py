@@ -16,10 +16,13 @@ from torch import Tensor
 
 from reprl.analysis.attention.network import Network
 from reprl.analysis.attention.views import View, look, pixel_maps
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import Game, no_script
+from reprl.envs.games import game as game_of
 from reprl.envs.objects import Objects
-from reprl.envs.scripted import ScriptedAgent
+from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
-from reprl.envs.vector import AtariVecEnv, VariantSpec, make_vec_env
+from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation.players import inverse_cdf
 from reprl.evaluation.variants import label
@@ -27,7 +30,7 @@ from reprl.rng import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
 # environment, observations -> actions; its name tells recordings of different players apart
-Player = Callable[[AtariVecEnv, np.ndarray], np.ndarray]
+Player = Callable[[GameVecEnv, np.ndarray], np.ndarray]
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Recording:
     """N looks in the order they were taken; M of them are of the first environment."""
 
     view: View
+    game: Game
     variant: str
     player: str  # who chose the actions: "agent", or the name of a `Player`
     observations: np.ndarray  # (N, C, H, W) uint8
@@ -84,7 +88,7 @@ class _Log:
 
 def collect(
     view: View,
-    variant: VariantSpec = "original",
+    variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
     seed: int = 0,
@@ -99,12 +103,12 @@ def collect(
     """
     n_envs = max(1, min(n_envs, steps // view.every))
     chosen = {**(settings or {}), "training": False, "seed": seed}
-    meant = find(variant, None, str(chosen.get("game", "breakout")))
+    meant = find(variant, None, str(chosen.get("game", DEFAULT_GAME)))
     env = make_vec_env(meant, n_envs=n_envs, **chosen)
     twin = None
     try:
         if meant.effects:
-            twin = make_vec_env("original", n_envs=1, **chosen)
+            twin = make_vec_env(CLEAN, n_envs=1, **chosen)
         own = player or sampled(view.network, seed)
         log = _play(view, env, twin, own, rounds=-(-steps // n_envs))
     finally:
@@ -117,6 +121,7 @@ def collect(
     logits, values = _forward(view.network, observations)
     return Recording(
         view=view,
+        game=env.game,
         variant=label(meant),
         player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
@@ -135,11 +140,11 @@ def collect(
 
 
 def _play(
-    view: View, env: AtariVecEnv, twin: AtariVecEnv | None, player: Player, rounds: int
+    view: View, env: GameVecEnv, twin: GameVecEnv | None, player: Player, rounds: int
 ) -> _Log:
     log = _Log()
     n = env.num_envs
-    truth = env.settings.game == "breakout"
+    truth, facts = env.game.has_truth, env.game.facts
     observations, clean = env.reset(), twin.reset() if twin else None
     game, clock, score = np.zeros(n, int), np.zeros(n, int), 0.0
     lives: np.ndarray | None = None
@@ -147,12 +152,13 @@ def _play(
     for step in range(rounds):
         if step % view.every == 0:
             log.add(observations=observations, blocks=np.arange(n) + n * game, times=clock.copy())
-            log.add(frames=_picture(env), scores=score)
+            log.add(frames=env.frame(0), scores=score)
             if truth:
                 log.add(objects=env.objects())
             if twin is not None and clean is not None:
-                same = same and (not truth or _alike(log.rows["objects"][-1][0], twin.objects()[0]))
-                log.add(clean_frames=_picture(twin), clean_observations=clean[0], same=same)
+                if truth:
+                    same = same and facts(log.rows["objects"][-1][0]) == facts(twin.objects()[0])
+                log.add(clean_frames=twin.frame(0), clean_observations=clean[0], same=same)
         actions = player(env, observations)
         _, _, dones, infos = env.step(actions)
         observations = env.observations()
@@ -167,19 +173,6 @@ def _play(
         game, clock = game + dones, np.where(dones, 0, clock)
         score = 0.0 if dones[0] else score + infos[0]["raw_reward"]
     return log
-
-
-def _picture(env: AtariVecEnv) -> np.ndarray:
-    frame = env.env_method("frame", indices=0)[0]
-    return np.asarray(frame)
-
-
-def _alike(a: Objects, b: Objects) -> bool:
-    """Whether two screens are of the same moment of the same game."""
-    same_bricks = np.array_equal(a.bricks, b.bricks)
-    return (a.ball, a.paddle, a.score, a.lives) == (b.ball, b.paddle, b.score, b.lives) and (
-        same_bricks
-    )
 
 
 @torch.no_grad()
@@ -199,7 +192,7 @@ def sampled(network: Network, seed: int) -> Player:
     """The agent itself, its actions drawn from a stream of their own."""
     stream = numpy_stream(seed, "attention", "actions")
 
-    def act(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+    def act(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
         chances = _forward(network, observations)[0].softmax(dim=1).double().numpy()
         return inverse_cdf(chances, stream.random(len(observations)))
 
@@ -210,17 +203,20 @@ def uniform(seed: int) -> Player:
     """Random play."""
     stream = numpy_stream(seed, "attention", "actions")
 
-    def random(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+    def random(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
         return stream.integers(len(env.action_meanings), size=len(observations))
 
     return random
 
 
-def scripted(seed: int) -> Player:
-    """The competent player that reads the game's memory; Breakout only."""
-    agent = ScriptedAgent(seed=seed)
+def scripted(seed: int, game: str = DEFAULT_GAME) -> Player:
+    """The game's scripted agent, which reads its objects."""
+    script = game_of(game).scripted
+    if script is None:
+        raise UserError(no_script("player=scripted", game))
+    agent = script(seed=seed)
 
-    def scripted(env: AtariVecEnv, observations: np.ndarray) -> np.ndarray:
+    def scripted(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
         return agent.predict(env.objects())
 
     return scripted

@@ -18,7 +18,6 @@ from scipy import sparse, stats
 
 from reprl.analysis.stats import Array, Estimate, estimate
 
-CLASSES = ("ball", "paddle", "bricks", "distractor", "background")
 METRICS = ("energy", "pointing", "auc")
 TOLERANCE = 2.0  # pixels of the 84 px view: half a cell of the finest mask (21 x 21)
 COLUMNS = ("object", "metric", "value", "low", "high", "chance", "static", "ceiling")
@@ -157,7 +156,7 @@ def attention_scores(
     uniform: Maps | None = None,
     tolerance: float = TOLERANCE,
 ) -> pd.DataFrame:
-    """Scores per object class, a row a class and metric.
+    """Scores per object class of `masks`, in their order, a row a class and metric.
 
     `blocks` (N,) numbers the game each frame is from. `static` is what the average map would
     have got had it never moved: attention that follows an object is above it. `ceiling` is the
@@ -175,7 +174,7 @@ def attention_scores(
     ranks, still_ranks = pixel_ranks(above), pixel_ranks(still_above)
     peaks = None if cells is None else cell_peaks(cells)
     rows = []
-    for name in [c for c in CLASSES if c in masks]:
+    for name in masks:
         present = masks[name].any(axis=(1, 2))
         if not present.any():
             continue

@@ -26,7 +26,7 @@ from reprl.analysis.attention.faithfulness import (
     sanity_check,
     typical_picture,
 )
-from reprl.analysis.attention.lag import ball_lag
+from reprl.analysis.attention.lag import object_lag
 from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
 from reprl.analysis.attention.record import Player, Recording, collect
@@ -34,9 +34,9 @@ from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relativ
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import MaskView, View
 from reprl.disk import write_atomically
-from reprl.envs.vector import VariantSpec
+from reprl.envs.protocol import VariantSpec
 from reprl.naming import file_name
-from reprl.schema import FAITHFULNESS, SCORES, Table
+from reprl.schema import CLEAN, FAITHFULNESS, SCORES, Table
 from reprl.tables import Unreadable, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
@@ -61,7 +61,7 @@ class Study:
 
 def study(
     view: View,
-    variant: VariantSpec = "original",
+    variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
     seed: int = 0,
@@ -98,7 +98,7 @@ def mask_labels(cells: Tensor, raw: Tensor | None = None) -> list[str]:
     """
     labels = list(MaskMonitor(patience=1).look(cells, raw).labels)
     contrast = float((cells.amax(dim=(2, 3)) - cells.amin(dim=(2, 3))).mean())
-    if contrast < SMALLEST_CONTRAST and not {"black", "saturated"} & set(labels):
+    if contrast < SMALLEST_CONTRAST and not {"black", "saturated", "open"} & set(labels):
         labels.append("flat")
     return labels
 
@@ -114,15 +114,18 @@ def _scores(recording: Recording) -> pd.DataFrame:
         uniform=uniform,
         tolerance=TOLERANCE * size[0] / 84,
     )
-    lag = ball_lag(
+    tracked = recording.game.tracked
+    if tracked is None:
+        return table
+    lag = object_lag(
         relative(maps, uniform),
-        masks["ball"],
+        masks[tracked],
         recording.blocks,
         recording.times,
         every=recording.view.every,
     )
     if np.isfinite(lag.value):
-        row = {"object": "ball", "metric": "lag", "value": lag.value, "low": lag.low}
+        row = {"object": tracked, "metric": "lag", "value": lag.value, "low": lag.low}
         row |= {"high": lag.high, "n_frames": lag.n_frames}
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
     return table
@@ -180,7 +183,8 @@ def write(
         return
     _label(place / "labels.json", name, found, int(columns["step"]))
     if found.scores is not None:
-        write_trend(place / "scores.csv", found.variant, place / f"{name}_over_training.svg")
+        picture = place / f"{name}_over_training.svg"
+        write_trend(place / "scores.csv", found.variant, picture, found.recording.game.classes)
     title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
     if found.recording.player != "agent":
         title += f" · {found.recording.player} plays"

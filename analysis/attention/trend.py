@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
@@ -9,23 +11,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reprl.analysis.palette import COLOURS, GRAY
+from reprl.envs.objects import BACKGROUND
 from reprl.schema import SCORES
 from reprl.tables import read
-
-SHOWN = ("ball", "paddle", "bricks", "distractor")
 
 
 def trend(scores: pd.DataFrame, variant: str) -> pd.DataFrame:
     """Energy as a multiple of chance per view, player, object and step, with its interval."""
     energy = scores[(scores["variant"] == variant) & (scores["metric"] == "energy")]
-    energy = energy[energy["object"].isin(SHOWN)].sort_values("step")
+    energy = energy[energy["object"] != BACKGROUND].sort_values("step", kind="stable")
     times = energy[["value", "low", "high"]].div(energy["chance"], axis=0)
     keys = energy[["view", "player", "object", "step"]]
     return pd.concat([keys, times], axis=1).reset_index(drop=True)
 
 
-def write_trend(table: Path, variant: str, path: Path) -> bool:
-    """Draw a variant's rows of scores.csv: a panel for each view with two checkpoints or more."""
+def write_trend(table: Path, variant: str, path: Path, classes: Sequence[str] = ()) -> bool:
+    """Draw a variant's rows of scores.csv: a panel for each view with two checkpoints or more.
+
+    `classes` are the game's; each keeps its colour whether or not the others were seen.
+    """
     found = trend(read(table, SCORES)[0], variant)
     views = {
         view if player == "agent" else f"{view}, {player} plays": part
@@ -39,19 +43,19 @@ def write_trend(table: Path, variant: str, path: Path) -> bool:
     panels = figure.subplots(len(views), squeeze=False)[:, 0]
     figure.suptitle(f"attention on {variant}, over training", x=0.01, ha="left", fontsize=11)
     for axes, (name, part) in zip(panels, views.items(), strict=True):
-        _lines(axes, part)
+        _lines(axes, part, list(dict.fromkeys([*classes, *part["object"]])))
         axes.set_title(name, loc="left", fontsize=10)
     panels[-1].set_xlabel("training steps")
     figure.savefig(path, metadata={"Date": None})
     return True
 
 
-def _lines(axes: Axes, found: pd.DataFrame) -> None:
+def _lines(axes: Axes, found: pd.DataFrame, names: list[str]) -> None:
     axes.axhline(1, color=GRAY[0], linewidth=1, linestyle="--")
     axes.annotate(
         "chance", (1, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GRAY[0]
     )
-    for name, (colour, _) in zip(SHOWN, COLOURS, strict=False):
+    for name, (colour, _) in zip(names, cycle(COLOURS), strict=False):
         part = found[found["object"] == name]
         if part.empty:
             continue

@@ -38,7 +38,7 @@ const PLOTS = {
 const RATIOS = ["energy", "pointing"];
 const UNITS = {
   auc: { label: "area under the ROC curve", lines: [{ at: 0.5, text: "chance" }] },
-  lag: { label: "lag: agent steps by which attention is behind the ball", lines: [{ at: 0, text: "none" }] },
+  lag: { label: "lag: agent steps by which attention is behind the object", lines: [{ at: 0, text: "none" }] },
 };
 const seedsText = (n) => `${n} seed${n === 1 ? "" : "s"}`;
 
@@ -66,7 +66,7 @@ const draw = {
   },
   attention(box) {
     const on = lookedAt(), own = data.attention.filter((a) => a.metric === metric && (on === "*" || a.variant === on));
-    if (!own.length) { box.textContent = `There is no ${metric} on ${on}${metric === "lag" ? ": no map there follows the ball closely enough" : ""}.`; return; }
+    if (!own.length) { box.textContent = `There is no ${metric} on ${on}${metric === "lag" ? ": no map there follows the object closely enough" : ""}.`; return; }
     const name = (a) => on === "*" ? `${a.object} · ${a.variant}` : a.object;
     // The ball covers a thousandth of the picture: only the ratio to chance makes objects comparable.
     const ratio = RATIOS.includes(metric), axis = ratioAxis(own), at = (v, a) => ratio ? axis.at(v, a.chance) : v;

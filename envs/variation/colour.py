@@ -14,7 +14,7 @@ import numpy as np
 
 from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Effect, Machine, Part, Variant, checked_severity
-from reprl.envs.variation.drawing import background, checked_colour, shown
+from reprl.envs.variation.drawing import background, checked_colour
 from reprl.errors import unknown
 
 _PLAYER = (62,)
@@ -117,7 +117,7 @@ class Background(Effect):
             self._own, self._sheet = own, np.tile(new, (*frame.shape[:2], 1))
         where = cv2.inRange(frame, own, own)
         if self.needs_objects and objects is not None:
-            where[shown(objects)] = 0
+            where[objects.shown()] = 0
         cv2.copyTo(self._sheet, where, frame)
 
 

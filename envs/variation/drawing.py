@@ -135,7 +135,7 @@ class Drawing(Effect):
             colour = background(frame)
             self._shown = cv2.inRange(window, colour, colour) & self._spot.pixels
             if self.needs_objects and objects is not None:
-                self._shown[shown(objects)[self._spot.window]] = 0
+                self._shown[objects.shown()[self._spot.window]] = 0
         paint: Any = self._sheet[: window.shape[0], : window.shape[1]]
         if self.opacity < 1:
             paint = cv2.addWeighted(window, 1 - self.opacity, paint, self.opacity, 0.0)
@@ -164,12 +164,3 @@ def background(frame: np.ndarray) -> np.ndarray:
     sample = frame[TOP::26, 5::30].reshape(-1, 3).tolist()
     codes = [(red, green, blue) for red, green, blue in sample]
     return np.array(max(set(codes), key=codes.count), dtype=np.uint8)
-
-
-def shown(objects: Objects) -> np.ndarray:
-    """Bool (210, 160): the pixels that Breakout's console paints as ball, paddle and bricks."""
-    masks = objects.masks()
-    ball = masks["ball"]
-    ball[31:93] = ball[32:94].copy()  # above row 93 it is one scanline higher than its box
-    out: np.ndarray = ball | masks["paddle"] | masks["bricks"]
-    return out

@@ -1,7 +1,8 @@
 """From what a user writes to a checked `Variant`.
 
 `green_lines`, `green_lines@0.7+drift_left`, `my.module:thing` or `{"_target_": ...}` -> **find** ->
-variant -> emulator.
+variant -> emulator. A user's own is first tried on a frame of the real game, before any worker
+starts: what is wrong with it is then one sentence.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from reprl.envs.machine import games
-from reprl.envs.trial import attempt
+import ale_py
+import numpy as np
+
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import Game, known_games
+from reprl.envs.games import game as game_of
+from reprl.envs.machine import Machine, emulator, games
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
 from reprl.user_code import described
@@ -41,16 +47,17 @@ def catalogue() -> Mapping[str, Variant]:
     return found
 
 
-def variants(game: str = "breakout") -> list[str]:
+def variants(game: str = DEFAULT_GAME) -> list[str]:
     """The names of the variants a game can have, "original" first, then by family."""
-    known = [v for v in catalogue().values() if v.games is None or game in v.games]
-    return [v.name for v in sorted(known, key=lambda v: (v.name != "original", v.family, v.name))]
+    cartridge = game_of(game).cartridge
+    known = [v for v in catalogue().values() if v.games is None or cartridge in v.games]
+    return [v.name for v in sorted(known, key=lambda v: (v.name != CLEAN, v.family, v.name))]
 
 
 def find(
     spec: str | Mapping[str, Any] | Variant,
     severity: float | None = None,
-    game: str = "breakout",
+    game: str = DEFAULT_GAME,
 ) -> Variant:
     """The variant a user means, checked against the game; a wrong one raises UserError."""
     if isinstance(spec, Variant):
@@ -92,12 +99,13 @@ def _playable(variant: Variant, game: str) -> Variant:
     if not isinstance(variant.games, list | tuple):
         raise UserError(
             f"variant '{variant.name}': games={variant.games!r} must be a tuple of games, "
-            "such as ('breakout',)."
+            f"such as ('{DEFAULT_GAME}',)."
         )
+    cartridge = game_of(game).cartridge
     for name in variant.games:
-        if name != game and name not in games():
+        if name != cartridge and name not in games():
             raise unknown(f"game of variant '{variant.name}'", name, games())
-    if game not in variant.games:
+    if cartridge not in variant.games:
         raise UserError(
             f"variant '{variant.name}' cannot be played in game '{game}': "
             f"only in {', '.join(variant.games)}."
@@ -240,3 +248,67 @@ def _label(part: Variant) -> str:
     """A part's name within a composition; only there the severity must be in the name."""
     usual = catalogue()[part.name].severity if part.name in catalogue() else None
     return part.name if part.severity in (None, usual) else f"{part.name}@{part.severity:g}"
+
+
+# -- a user's own variant on trial -------------------------------------------------------------
+
+NO_OBJECTS = " draw() is given objects only where the class says needs_objects = True."
+
+
+def attempt(variant: Variant, game: str) -> None:
+    """Build a user's variant and let each of its effects change one frame of the game."""
+    if not variant.effects:
+        return
+    _require_plain(variant)
+    effects = variant.build()
+    played = game_of(game)
+    ale = emulator(played.cartridge)
+    ale.reset_game()
+    for effect in effects:
+        try:
+            result = _show(effect, ale, played)
+        except UserError:
+            raise
+        except Exception as error:
+            hint = _not_here(played) if effect.needs_objects else NO_OBJECTS
+            hint *= "NoneType" in str(error)
+            raise UserError(f"variant '{variant.name}' raised {described(error)}{hint}") from error
+        if result is not None:
+            raise UserError(
+                f"variant '{variant.name}': draw() must change the frame in place and return "
+                f"nothing, got {type(result).__name__}."
+            )
+
+
+def _not_here(game: Game) -> str:
+    if game.has_truth:
+        return ""
+    names = tuple(sorted(known_games()))
+    return f" Objects are known in {', '.join(names)} only: say games = {names} in the class."
+
+
+def _require_plain(variant: Variant) -> None:
+    """Parameters are part of snapshots."""
+    for part in variant.effects:
+        for key, value in part.parameters.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                raise UserError(
+                    f"variant '{variant.name}': {key} must be plain data (numbers, text, lists "
+                    f"of them), got {type(value).__name__}."
+                ) from None
+
+
+def _show(effect: Effect, ale: ale_py.ALEInterface, game: Game) -> object:
+    """One frame of a game under an effect; returns what its draw() returned."""
+    machine = Machine(ale)
+    effect.reset(np.random.default_rng(0))
+    effect.before_frame(machine)
+    ale.act(0)
+    frame = ale.getScreenRGB()
+    read = game.objects if effect.needs_objects else None
+    objects = None if read is None else read(machine.ram)
+    result: object = effect.draw(frame, objects)  # type: ignore[func-returns-value]
+    effect.mask(np.zeros(frame.shape[:2], bool))
+    return result

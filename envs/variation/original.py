@@ -1,5 +1,6 @@
 """The unchanged game, so that every list of variants can name it."""
 
+from reprl.envs.defaults import CLEAN
 from reprl.envs.variation.base import Variant
 
-VARIANTS = (Variant("original", family="original", help="The game as it is."),)
+VARIANTS = (Variant(CLEAN, family=CLEAN, help="The game as it is."),)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reprl.envs.defaults import CLEAN
 from reprl.envs.variation.lookup import catalogue
 from reprl.errors import unknown
 
@@ -17,13 +18,13 @@ SPLITS = ("train", "validation", "test")
 _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "published": (
         "The four drawings of Gamrian & Goldberg; the easiest is for tuning.",
-        ("original",),
+        (CLEAN,),
         ("constant_rectangle",),
         ("moving_square", "green_lines", "diagonals"),
     ),
     "drawing": (
         "Train on random drawings, test on the published ones and on their controls.",
-        ("original", "random_squares", "random_lines"),
+        (CLEAN, "random_squares", "random_lines"),
         ("constant_rectangle", "vertical_lines"),
         (
             *("moving_square", "green_lines", "green_lines_under", "green_lines_matched"),
@@ -32,7 +33,7 @@ _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ..
     ),
     "colour": (
         "Objects and background in other colours; the gray-matched player is the control.",
-        ("original", "bricks_resampled"),
+        (CLEAN, "bricks_resampled"),
         ("player_white", "bricks_white", "background_gray"),
         (
             *("player_black", "player_red", "player_blue", "player_green", "player_matched"),
@@ -42,13 +43,13 @@ _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ..
     ),
     "picture": (
         "The same game through a bad camera.",
-        ("original",),
+        (CLEAN,),
         ("noise",),
         ("blur",),
     ),
     "dynamics": (
         "The picture stays, the ball flies differently.",
-        ("original",),
+        (CLEAN,),
         ("drift_right", "gravity_up"),
         ("drift_left", "gravity_down", "faster_ball"),
     ),
@@ -67,7 +68,7 @@ def suite(name: str) -> dict[str, list[str]]:
         return {split: list(part) for split, part in zip(SPLITS, parts, strict=True)}
     if name != "all":
         raise unknown("suite", name, suites())
-    train = ["original"]
+    train = [CLEAN]
     validation = list(dict.fromkeys(v for s in _SUITES for v in suite(s)["validation"]))
     rest = [v for v in catalogue() if v not in train and v not in validation]
     return {"train": train, "validation": validation, "test": rest}

@@ -24,6 +24,7 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
+from reprl.algorithms.demonstrations import Demonstrations
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.encoders.base import EncoderOutput, as_images
 from reprl.errors import UserError
@@ -252,9 +253,13 @@ def collect(
     network: CompiledPolicy,
     env: VecEnv,
     callback: BaseCallback,
-    memory: FrameMemory,
+    memory: FrameMemory | Demonstrations,
+    execute: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> tuple[bool, float]:
-    """Fill the memory; returns whether the callback let it finish, and the seconds in env.step."""
+    """Fill the memory; returns whether the callback let it finish, and the seconds in env.step.
+
+    `execute` says which actions (n_envs,) are played where the policy has drawn these.
+    """
     assert isinstance(algorithm._last_obs, np.ndarray)
     algorithm.policy.set_training_mode(False)
     memory.reset()
@@ -277,6 +282,7 @@ def collect(
         all_values.append(values)
         all_log_probs.append(log_probs)
         actions = chosen.squeeze(1).cpu().numpy()
+        actions = actions if execute is None else execute(actions)
         algorithm._phase = "collecting"  # type: ignore[attr-defined]
         began = perf_counter()
         new_obs, rewards, dones, infos = env.step(actions)

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
 from reprl.encoders.masks import Mask
-
-LABELS = ("black", "saturated", "stuck", "border")
+from reprl.mask_states import LABELS, is_open
 
 
 def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
@@ -139,15 +138,17 @@ class MaskMonitor:
         """
         black = is_black(attention if raw is None else raw)
         saturated = not black and is_saturated(attention)
+        mean, entropy = mask_mean(attention), mask_entropy(attention)
         self._follow(attention)
         found = {
             "black": black,
             "saturated": saturated,
+            "open": not black and not saturated and is_open(mean, entropy),
             "stuck": self._looks >= self.patience,
             "border": not black and is_border(attention),
         }
         labels = tuple(label for label in LABELS if found[label])
-        return MaskReport(mask_mean(attention), mask_entropy(attention), labels)
+        return MaskReport(mean, entropy, labels)
 
     def _follow(self, attention: Tensor) -> None:
         cell, share = common_peak(attention)

@@ -36,6 +36,7 @@ from reprl.algorithms.compiled import (
 )
 from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
+from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
 from reprl.algorithms.update import Losses, MinibatchLoss, Update
 from reprl.auxiliary.base import OPTIONAL
@@ -125,11 +126,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self._stream_seed = int(given["seed"])
         passed = given | {"policy_kwargs": policy_arguments(given, self.specs, optimizer)}
         for name in ("ent_coef", "vf_coef"):
-            if callable(passed[name]):
+            if callable(passed.get(name)):
                 passed[name] = passed[name](1.0)
         if passed["rollout_buffer_class"] is not None:
             raise UserError("rollout_buffer_class cannot be chosen: reprl brings its own memory.")
-        passed["rollout_buffer_class"] = FrameMemory if mode == "fast" else RolloutMemory
+        passed |= self._memory()
         super().__init__(env=env, **passed)
 
     def _setup_model(self) -> None:
@@ -153,8 +154,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
             self.network = CompiledPolicy(self.policy, compile=self.compile)
-            assert isinstance(self.rollout_buffer, FrameMemory)
+        if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
+        separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
             policy=self.policy,
@@ -181,6 +183,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             auxiliary=self.losses,
             forward=policy_forward if self.network is None else self.network.forward,
         )
+
+    def _memory(self) -> dict[str, Any]:
+        """SB3's arguments that say what a rollout is kept in."""
+        return {"rollout_buffer_class": FrameMemory if self.mode == "fast" else RolloutMemory}
 
     def _require_pictures(self) -> None:
         space = self.observation_space
@@ -312,7 +318,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         """Set what stays the same over an update's minibatches."""
         progress = self._current_progress_remaining
         for name in ("ent_coef", "vf_coef"):
-            if callable(given := self.arguments[name]):
+            if callable(given := self.arguments.get(name)):
                 setattr(self, name, float(given(progress)))
 
     def _epochs(self) -> int:
@@ -335,6 +341,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
+        keep_own_rates(self.policy.optimizer)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
         self._begin_update()
@@ -449,8 +456,9 @@ class UpdateMetrics:
         return {name: float(np.mean(numbers)) for name, numbers in self.numbers.items()}
 
     def shares(self, means: dict[str, float], weights: dict[str, float]) -> dict[str, float]:
-        """The magnitude of each weighted term, auxiliary ones first."""
-        return {name: abs(w * means[name]) for name, w in (weights | self.own_weights).items()}
+        """The magnitude of each weighted term: auxiliary ones first, the entropy last."""
+        last = dict(sorted(self.own_weights.items(), key=lambda item: item[0] == "entropy"))
+        return {name: abs(w * means[name]) for name, w in (weights | last).items()}
 
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:

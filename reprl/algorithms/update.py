@@ -150,7 +150,10 @@ class Update:
         `weights` are those of the auxiliary terms that have begun; `fields` gives what the buffer
         knows of the minibatch besides the samples, asked for only where a loss is computed.
         """
-        observations, actions = self.auxiliary.augment(minibatch.observations, actions)
+        view = self.auxiliary.view(minibatch.observations)
+        observations, actions = view.observations, self.auxiliary.follow(view, actions)
+        if (expert := getattr(minibatch, "expert", None)) is not None:
+            minibatch = minibatch._replace(expert=self.auxiliary.follow(view, expert))
         output = self.forward(self.policy, observations)
         loss = objective.loss_terms(output, actions, minibatch)
         own = {name: term.weighted for name, term in loss.terms.items()}

@@ -4,6 +4,7 @@ from reprl.augmentation.base import Augmentation, View
 from reprl.augmentation.combine import Choice, Compose
 from reprl.augmentation.cutout import Cutout
 from reprl.augmentation.geometric import CropResize, Flip, Shift
+from reprl.augmentation.lines import Lines
 from reprl.augmentation.photometric import Blur, Intensity, Noise
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Cutout",
     "Flip",
     "Intensity",
+    "Lines",
     "Noise",
     "Shift",
     "View",

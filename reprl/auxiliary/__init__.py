@@ -4,13 +4,17 @@ from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.contrastive import Contrastive
 from reprl.auxiliary.decoder import Decoder
 from reprl.auxiliary.drac import DrAC
+from reprl.auxiliary.mask_entropy import MaskEntropy
+from reprl.auxiliary.motion_target import MotionTarget
 from reprl.auxiliary.prediction import RewardPrediction, ValuePrediction
 from reprl.auxiliary.reconstruction import Reconstruction
 from reprl.auxiliary.regularization import Regularization
 from reprl.auxiliary.representation import Representation
+from reprl.auxiliary.saliency_guided import SaliencyGuided
 from reprl.auxiliary.sparsity import Sparsity
 from reprl.auxiliary.spatiotemporal import SpatioTemporal
 from reprl.auxiliary.temporal import TemporalContrastive
+from reprl.auxiliary.total_variation import TotalVariation
 
 __all__ = [
     "AuxiliaryLoss",
@@ -19,12 +23,16 @@ __all__ = [
     "Contrastive",
     "Decoder",
     "DrAC",
+    "MaskEntropy",
+    "MotionTarget",
     "Reconstruction",
     "Regularization",
     "Representation",
     "RewardPrediction",
+    "SaliencyGuided",
     "Sparsity",
     "SpatioTemporal",
     "TemporalContrastive",
+    "TotalVariation",
     "ValuePrediction",
 ]

@@ -8,6 +8,7 @@ weight is 0 leaves the policy's parameters as stock SB3 has them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl import components
-from reprl.augmentation.base import Augmentation, stateless
+from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.encoders.base import Encoder
+from reprl.encoders.hard import streams
+from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.rng import ModuleStream, stream_seed, torch_stream
@@ -145,15 +148,26 @@ class AuxiliaryLosses:
 
     def augment(self, observations: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """The training batch as RAD has it; untouched where there is nothing to do."""
+        view = self.view(observations)
+        return view.observations, self.follow(view, actions)
+
+    def view(self, observations: Tensor) -> View:
+        """The observations as RAD has them."""
         if self.augmentation is None or self.specs.use != "rad":
-            return observations, actions
+            return View(observations)
         with self._module_stream.active(), torch.no_grad():
-            view = self.augmentation(observations, self.generators["augmentation"])
-        if view.mirrored is not None:
-            if self.mirror is None:
-                raise UserError(NAMELESS)
-            actions = torch.where(view.mirrored, self.mirror.to(actions.device)[actions], actions)
-        return view.observations, actions
+            return self.augmentation(observations, self.generators["augmentation"])
+
+    def follow(self, view: View, actions: Tensor) -> Tensor:
+        """Actions (B,), or their probabilities (B, n_actions), mirrored where the picture is."""
+        if view.mirrored is None:
+            return actions
+        if self.mirror is None:
+            raise UserError(NAMELESS)
+        mirror = self.mirror.to(actions.device)
+        if actions.dim() == 2:
+            return torch.where(view.mirrored[:, None], actions[:, mirror], actions)
+        return torch.where(view.mirrored, mirror[actions], actions)
 
     def batch(
         self,
@@ -181,12 +195,23 @@ class AuxiliaryLosses:
 
     def compute(self, batch: Batch, wanted: set[str]) -> dict[str, Tensor]:
         """The wanted terms of a batch, each one number; anything else is refused by name."""
-        with self._module_stream.active():
+        with self._streams():
             return self.terms.compute(batch, wanted, self.encoder)
 
     def after_step(self) -> None:
         for loss in self.terms.each():
             loss.after_step()
+
+    @contextmanager
+    def _streams(self) -> Iterator[None]:
+        """Layers draw from the losses' own stream; a hard mask's own one is put back after it."""
+        drawn = [(stream, stream.clone()) for stream in streams(self.encoder)]
+        with self._module_stream.active():
+            try:
+                yield
+            finally:
+                for stream, before in drawn:
+                    stream.copy_(before)
 
     # -- random streams -----------------------------------------------------------------------
 
@@ -368,14 +393,8 @@ def require_own_parameters(losses: nn.ModuleDict, policy: nn.Module) -> None:
 
 def mirrored_actions(meanings: Sequence[str] | None) -> Tensor | None:
     """For each action the one with LEFT and RIGHT exchanged, or None where there are none."""
-    if meanings is None or not any("LEFT" in m or "RIGHT" in m for m in meanings):
-        return None
-    swapped = [
-        m.replace("LEFT", "<").replace("RIGHT", "LEFT").replace("<", "RIGHT") for m in meanings
-    ]
-    if any(m not in meanings for m in swapped):
-        return None
-    return torch.tensor([list(meanings).index(m) for m in swapped])
+    found = mirrored(meanings)
+    return None if found is None else torch.tensor(found)
 
 
 def _number(name: str, term: str, value: Any, device: torch.device) -> Tensor:

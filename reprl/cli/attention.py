@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import TRUST, Key, parse
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
 from reprl.schema import ATTRIBUTIONS
 from reprl.settings import GAME_SEED, THREADS
@@ -25,7 +26,7 @@ HELP = "where an agent looks: maps, video and scores against the game's ground t
 PLAYERS = ("agent", "random", "scripted")
 
 KEYS = {
-    "variant": Key(["original"], "names, name@severity, compositions a+b or suite:NAME", "list"),
+    "variant": Key([CLEAN], "names, name@severity, compositions a+b or suite:NAME", "list"),
     "steps": Key(1000, "agent steps in all that are looked at", "int", allowed=Number(16, 20_000)),
     "seed": Key(0, "games and actions are drawn from it", "int", allowed=GAME_SEED),
     "method": Key(
@@ -50,14 +51,16 @@ def run(arguments: list[str]) -> int:
         raise unknown("value of method", values["method"], ATTRIBUTIONS)
     if values["over_training"] and values["checkpoint"] != "newest":
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
+    from reprl.envs.games import game as game_of
+    from reprl.envs.games import no_script
     from reprl.evaluation.checkpoints import each, targets
     from reprl.evaluation.variants import expand
 
     found, problems = targets(place, values["checkpoint"])
     game = found[0].config.env.game
     variants = expand(values["variant"], (), game)
-    if values["player"] == "scripted" and game != "breakout":
-        raise UserError(f"player=scripted plays breakout only, these runs play {game}.")
+    if values["player"] == "scripted" and game_of(game).scripted is None:
+        raise UserError(no_script("player=scripted", game))
     for problem in problems:
         print(f"WARNING: {problem}", file=sys.stderr)
     import torch
@@ -98,7 +101,7 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
         variant,
         steps=values["steps"],
         seed=seed,
-        player=_player(values["player"], seed),
+        player=_player(values["player"], seed, target.config.env.game),
         settings=settings,
     )
     if values["faithfulness"] and last:
@@ -108,10 +111,12 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     _show(found, target.folder.path, identity, last)
 
 
-def _player(name: str, seed: int) -> Player | None:
+def _player(name: str, seed: int, game: str) -> Player | None:
     from reprl.analysis.attention.record import scripted, uniform
 
-    return {"agent": None, "random": uniform(seed), "scripted": scripted(seed)}[name]
+    if name == "scripted":
+        return scripted(seed, game)
+    return uniform(seed) if name == "random" else None
 
 
 def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> None:
@@ -124,9 +129,9 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
         words = "  ".join(f"{k} {v:.2f}" for k, v in found.numbers.items())
         print(f"  mask: {state}  {words}")
     if found.scores is None:
-        print("  not scored: this game has no ground truth, only Breakout has.")
+        print("  not scored: the objects of this game are not known.")
     else:
-        print(_table(found.scores))
+        print(_table(found.scores, found.recording.game.tracked))
     if found.faithfulness is not None:
         print(_faithful(found.faithfulness))
     if last:
@@ -135,7 +140,7 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
         print(f"  -> {folder / 'attention' / study_name(found.variant)}.png, .mp4, scores.csv")
 
 
-def _table(scores: pd.DataFrame) -> str:
+def _table(scores: pd.DataFrame, tracked: str | None) -> str:
     lines = [
         f"  {'object':<11} {'energy':>23} {'chance':>7} {'best':>7}"
         f" {'pointing':>9} {'chance':>7} {'auc':>19}"
@@ -154,10 +159,11 @@ def _table(scores: pd.DataFrame) -> str:
         lines.append(line)
     for _, row in scores[scores["metric"] == "lag"].iterrows():
         lines.append(
-            f"  behind the ball by {row['value']:g} steps [{row['low']:g},{row['high']:g}]"
+            f"  behind the {row['object']} by {row['value']:g} steps "
+            f"[{row['low']:g},{row['high']:g}]"
         )
-    if "lag" not in set(scores["metric"]):
-        lines.append("  no lag: the maps do not follow the ball")
+    if tracked is not None and "lag" not in set(scores["metric"]):
+        lines.append(f"  no lag: the maps do not follow the {tracked}")
     return "\n".join(lines)
 
 

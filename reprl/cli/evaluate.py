@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import TRUST, Key, convert, parse
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
 
@@ -128,8 +129,8 @@ def _games(
     if greedy:
         for name, counts in campaign.distinct.items():
             _say_distinct(name, counts, values["episodes"])
-    if "original" not in names:
-        print("The gap needs the clean game too: add variants=original.")
+    if CLEAN not in names:
+        print(f"The gap needs the clean game too: add variants={CLEAN}.")
     return 1 if failed else 0
 
 

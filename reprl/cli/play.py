@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 
 from reprl.cli.arguments import TRUST, Key, parse
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.settings import SEED, SEVERITY
 
 HELP = "play the game yourself, in any variant"
 
 KEYS = {
-    "variant": Key("original", "the variant to play, such as green_lines@0.7+drift_left"),
+    "variant": Key(CLEAN, "the variant to play, such as green_lines@0.7+drift_left"),
     "severity": Key(None, "how strong the variant is", "float", allowed=SEVERITY),
     "view": Key(
         "screen", "screen, or agent for its 84x84 view", choices=lambda: ("screen", "agent")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprl.cli.arguments import TRUST, Key, parse
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.settings import SEED, SEVERITY, SKILL
 from reprl.validation import Number
@@ -45,7 +46,7 @@ def run(arguments: list[str]) -> int:
             raise UserError(f"video={values['video']} shows one variant, got {len(names)}.")
         path = preview.video(
             Path(values["video"]),
-            names[0] if names else "original",
+            names[0] if names else CLEAN,
             seconds=values["seconds"],
             severity=values["severity"],
             seed=values["seed"],

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reprl import trust
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
 from reprl.validation import choice
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
+FED_CHANGE = ("differences", "both")  # values of encoder.input
+
 
 def check_batches(config: Config) -> None:
     """Refuse a rollout that cannot be dealt out to environments, workers and minibatches."""
     batch = config.algo.get("batch_size")
-    if batch and batch > config.rollout:
+    # algorithms without epochs draw from more than a rollout
+    if batch and "n_epochs" in config.algo and batch > config.rollout:
         raise UserError(
             f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
             f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
@@ -32,12 +35,14 @@ def check_batches(config: Config) -> None:
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
-    from reprl.envs.machine import games
+    from reprl.envs.games import game
     from reprl.envs.variation import find
 
-    if config.env.game not in games():
-        raise unknown("game", config.env.game, games())
     reward_mode(config.env.reward, training=True, key="env.reward")
+    # a command that only looks imports no code of the user's: neither their game nor their variants
+    game_is_known = not (trust.looks_only() and trust.names_user_code(config.env.game))
+    if game_is_known:
+        game(config.env.game)  # refuses one that is not there
     if len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "
@@ -47,10 +52,30 @@ def check_variants(config: Config) -> None:
         raise UserError("env.variant and eval.variants must name at least one variant.")
     meant = [(variant, config.env.severity) for variant in config.env.variants]
     for variant, severity in [*meant, *((variant, None) for variant in config.eval.variants)]:
-        if not (trust.looks_only() and trust.names_user_code(variant)):
+        if game_is_known and not (trust.looks_only() and trust.names_user_code(variant)):
             find(variant, severity, config.env.game)
     if config.eval.every and not config.eval.variants:
         raise UserError("eval.variants=[] is empty: name a variant, or set eval.every=0.")
+
+
+def check_motion(config: Config) -> None:
+    """Refuse parts that see change where a stack of one frame cannot show any."""
+    if config.env.stack > 1:
+        return
+    named = {part: str(config.choices.get(part)) for part in ("attention", "auxiliary")}
+    wanted = [f"encoder.input={fed}"] if (fed := config.encoder.get("input")) in FED_CHANGE else []
+    if str(config.attention.get("_target_")).endswith(".MotionMask"):
+        wanted.append(f"attention={named['attention']}")
+    losses = [config.auxiliary, *config.auxiliary.values()]
+    if any(
+        isinstance(s, dict) and str(s.get("_target_")).endswith(".MotionTarget") for s in losses
+    ):
+        wanted.append(f"auxiliary={named['auxiliary']}")
+    if wanted:
+        raise UserError(
+            f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
+            "or more."
+        )
 
 
 def device_of(device: str) -> str:

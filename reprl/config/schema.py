@@ -18,7 +18,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_batches, check_variants, device_of
+from reprl.config.checks import check_batches, check_motion, check_variants, device_of
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.errors import UserError, nearest
@@ -122,7 +122,7 @@ class Config:
         if self.threads > cores:
             found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
         batch = self.algo.get("batch_size")
-        if batch and self.rollout % batch:
+        if batch and "n_epochs" in self.algo and self.rollout % batch:
             found.append(
                 f"algo.batch_size={batch} does not divide the rollout of {self.rollout} steps: the "
                 "last minibatch of each epoch is smaller."
@@ -182,6 +182,7 @@ def check(values: Mapping[str, Any]) -> Config:
     config: Config = _build(Config, values, "")
     check_batches(config)
     check_variants(config)
+    check_motion(config)
     return replace(config, device=device_of(config.device))
 
 

@@ -9,13 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from reprl.components import Spec, build, resolve
-from reprl.encoders.geometry import Grid, averaging, grid, interpolation, separable
+from reprl.encoders.geometry import Grid, averaging, gaussians, grid, interpolation, separable
+from reprl.encoders.hard import build_hard
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
+from reprl.encoders.inputs import change, differences, require_stack
 from reprl.encoders.masks import Mask
-from reprl.errors import UserError
+from reprl.errors import UserError, unknown
 from reprl.settings import PLACEMENT
+from reprl.user_code import imported
 from reprl.validation import checker
 
+# keys that place a mask; the others are its own
+PLACED = (*PLACEMENT, "per_frame", "hard", "optimizer")
+OPTIMIZER = {"learning_rate": "lr", "betas": "betas"}  # our word -> torch's
 BRANCH_WIDTHS = (8, 16)
 FLOOR = 0.2  # a mask that may go black takes the image, and all gradient, with it
 
@@ -42,8 +48,36 @@ class SideBranch(nn.Sequential):
         orthogonal(self, RELU_GAIN)
 
 
+class ChangeBranch(nn.Module):
+    """A side branch that sees differences only: how much each cell changed, then its features.
+
+    (B, stack, H, W) -> (B, 1 + C, h, w). A pixel's change counts for the cells around it as a
+    Gaussian half a stride wide, with 1 at a cell's centre.
+    """
+
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, frames: int, size: tuple[int, int], resolution: int) -> None:
+        super().__init__()
+        require_stack(frames, "attention on motion")
+        self.side = SideBranch(frames - 1, size, resolution)
+        cells = grid(self.side, size, "attention branch")
+        for name, axis in (("rows", cells.rows), ("columns", cells.columns)):
+            spread = gaussians(axis, axis.pixels)  # (pixels, cells)
+            self.register_buffer(name, (spread / spread.amax(dim=0)).T, persistent=False)
+
+    def forward(self, images: Tensor, *, threshold: float, decay: float) -> Tensor:
+        changed = change(images, threshold=threshold, decay=decay)
+        features = self.side(differences(images, threshold=threshold))
+        return torch.cat([separable(self.rows, self.columns, changed), features], dim=1)
+
+
 class Attention(KeepsOwnWeights):
-    """A mask with its place in the encoder; K masks, one unless each frame has its own."""
+    """A mask with its place in the encoder; K masks, one unless each frame has its own.
+
+    `frames` are those of the stack, `channels` those the trunk is fed, which may be differences.
+    """
 
     image_rows: Tensor
     image_columns: Tensor
@@ -55,31 +89,47 @@ class Attention(KeepsOwnWeights):
         spec: Mapping[str, Any],
         *,
         frames: int,
+        channels: int,
         trunk: Grid,
         trunk_channels: int,
         where: Literal["features", "image"] = "features",
         resolution: int | Literal["native"] = "native",
         per_frame: bool = False,
         floor: float | None = None,
+        hard: str | Mapping[str, Any] | None = None,
+        optimizer: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check = checker(PLACEMENT, "attention")
         where, floor = check("where", where), check("floor", floor)
         resolution = check("resolution", resolution)
         self.where, self.per_frame = where, per_frame
-        self.branch: SideBranch | None = None
+        self.optimizer = _own_optimizer(optimizer)
+        self.branch: SideBranch | ChangeBranch | None = None
         self.grid = trunk
+        of_change = _of_change(spec)
+        if of_change and (resolution == "native" or per_frame):
+            raise UserError(
+                "attention on motion needs a side branch for the whole stack: set "
+                "attention.resolution to a number such as 21 and attention.per_frame=false."
+            )
         if isinstance(resolution, int):
             size = (trunk.rows.pixels, trunk.columns.pixels)
-            self.branch = SideBranch(1 if per_frame else frames, size, resolution)
+            if of_change:
+                self.branch = ChangeBranch(frames, size, resolution)
+            else:
+                self.branch = SideBranch(1 if per_frame else channels, size, resolution)
             self.grid = grid(self.branch, size, "attention branch")
         elif per_frame:
             raise UserError(
                 "attention.per_frame=true needs a branch that sees single frames: "
                 "set attention.resolution to a number such as 21, not native."
             )
-        channels = trunk_channels if self.branch is None else BRANCH_WIDTHS[-1]
-        self.mask: Mask = build("attention", spec, channels=channels, size=self.grid.shape)
+        width = trunk_channels if self.branch is None else BRANCH_WIDTHS[-1] + of_change
+        self.mask: Mask = build("attention", spec, channels=width, size=self.grid.shape)
+        self.hard = build_hard(hard)
+        if self.hard is not None and not self.mask.bounded:
+            raise UserError(f"attention.hard={hard} needs a mask that is bounded by 1.")
         if floor and not self.mask.bounded:
             raise UserError(f"attention.floor={floor} must be 0: this mask is not bounded by 1.")
         self.floor = FLOOR if floor is None and self.mask.bounded else floor or 0.0
@@ -92,9 +142,18 @@ class Attention(KeepsOwnWeights):
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
 
-    def forward(self, images: Tensor, feature_map: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gate to multiply by, and the attention to report: both (B, K, h, w)."""
-        if self.branch is None:
+    def forward(
+        self, images: Tensor, feature_map: Tensor | None, frames: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The gate to multiply by, and the attention to report: both (B, K, h, w).
+
+        `images` are what the trunk is fed, `frames` the stack where that is something else.
+        """
+        if isinstance(self.branch, ChangeBranch):
+            stack = images if frames is None else frames
+            settings = {"threshold": self.mask.threshold, "decay": self.mask.decay}
+            mask = self.mask(self.branch(stack, **settings))
+        elif self.branch is None:
             assert feature_map is not None
             mask = self.mask(feature_map)
         elif self.per_frame:
@@ -108,8 +167,12 @@ class Attention(KeepsOwnWeights):
                 f"but (batch, masks, {self.grid.shape[0]}, {self.grid.shape[1]}) is needed."
             )
         if self.mask.bounded:
-            return self.floor + (1 - self.floor) * mask, mask
+            return self.floor + (1 - self.floor) * self.harden(mask), mask
         return mask, mask / mask.amax(dim=(2, 3), keepdim=True).clamp(min=1e-8)
+
+    def harden(self, mask: Tensor) -> Tensor:
+        """The mask (B, K, h, w) as it is applied: open or shut, where it is a hard one."""
+        return mask if self.hard is None else self.hard(mask)
 
     def over_image(self, gate: Tensor) -> Tensor:
         """One weight a pixel (B, K, H, W), linear between the cells' true centres."""
@@ -122,8 +185,35 @@ class Attention(KeepsOwnWeights):
         return gate.mean(dim=1, keepdim=True)
 
 
+def _of_change(spec: Mapping[str, Any]) -> bool:
+    try:
+        return bool(getattr(imported(str(spec["_target_"])), "of_change", False))
+    except Exception:
+        return False  # what is wrong with it is said where the mask is built
+
+
+def _own_optimizer(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The mask's own optimizer settings as a parameter group takes them."""
+    own: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        if key not in OPTIMIZER:
+            raise unknown("key of attention.optimizer", str(key), OPTIMIZER)
+        if value is None:
+            continue
+        numbers = list(value) if key == "betas" and isinstance(value, list | tuple) else [value]
+        real = all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+        if key == "betas" and not (real and len(numbers) == 2 and all(0 <= n < 1 for n in numbers)):
+            raise UserError(f"attention.optimizer.betas={value} must be two numbers from 0 to 1.")
+        if key == "learning_rate" and not (real and 0 < numbers[0] <= 1):
+            raise UserError(
+                f"attention.optimizer.learning_rate={value} must be above 0 and at most 1."
+            )
+        own[OPTIMIZER[key]] = tuple(numbers) if key == "betas" else float(value)
+    return own
+
+
 def build_attention(
-    spec: Spec | None, *, frames: int, trunk: Grid, trunk_channels: int
+    spec: Spec | None, *, frames: int, channels: int, trunk: Grid, trunk_channels: int
 ) -> Attention | None:
     """Attention from a spec: keys of placement are taken here, the others go to the mask."""
     if isinstance(spec, Mapping) and spec and "_target_" not in spec:
@@ -131,10 +221,15 @@ def build_attention(
     spec = resolve("attention", spec)
     if spec is None:
         return None
-    own = {k: v for k, v in spec.items() if k not in ("where", "resolution", "per_frame", "floor")}
+    own = {k: v for k, v in spec.items() if k not in PLACED}
     placement = {k: v for k, v in spec.items() if k not in own}
     # A mask is an extra: with it or without it, the same seed gives the same trunk and heads.
     with torch.random.fork_rng(devices=[]):
         return Attention(
-            own, frames=frames, trunk=trunk, trunk_channels=trunk_channels, **placement
+            own,
+            frames=frames,
+            channels=channels,
+            trunk=trunk,
+            trunk_channels=trunk_channels,
+            **placement,
         )

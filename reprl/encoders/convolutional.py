@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from reprl.components import Spec
 from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.geometry import Grid, gaussians, grid, separable
+from reprl.encoders.inputs import Input
 from reprl.errors import UserError
 from reprl.settings import ENCODER
 from reprl.validation import checker
@@ -27,50 +29,73 @@ def image_shape(space: gym.Space[Any]) -> tuple[int, int, int]:
 class ConvEncoder(Encoder):
     """Trunk -> (mask) -> flatten or pool -> linear -> ReLU, laid out as SB3's NatureCNN.
 
-    The order of construction (trunk, linear, mask) is also the order in which SB3 draws first
-    weights, so without a mask the draws are SB3's own.
+    `trunk` is the layers, or a function to them from the number of channels it is fed, which
+    `input` decides. The order of construction (trunk, linear, mask) is also the order in which SB3
+    draws first weights, so without a mask the draws are SB3's own.
     """
 
     def __init__(
         self,
         observation_space: gym.Space[Any],
-        trunk: nn.Sequential,
+        trunk: nn.Sequential | Callable[[int], nn.Sequential],
         *,
         features_dim: int = 512,
         global_pool: bool = False,
         attention: Spec | None = None,
         dropout: float = 0.0,
+        input: str = "frames",
+        contrast: int = 0,
+        threshold: float = 0.0,
     ) -> None:
         check = checker(ENCODER, self)
         features_dim, dropout = check("features_dim", features_dim), check("dropout", dropout)
         frames, height, width = image_shape(observation_space)
         super().__init__(observation_space, features_dim)
+        self.input = Input(frames=frames, kind=input, contrast=contrast, threshold=threshold)
+        channels = self.input.channels
+        if not isinstance(trunk, nn.Module):
+            trunk = trunk(channels)
         self.cnn = trunk
+        self._require_channels(channels)
         self.grid: Grid = grid(trunk, (height, width), type(self).__name__)
         with torch.no_grad():
-            feature_map = trunk(torch.zeros(1, frames, height, width))
+            feature_map = trunk(torch.zeros(1, channels, height, width))
         self.pool = nn.AdaptiveAvgPool2d(1) if global_pool else nn.Identity()
         inputs = self.pool(feature_map).numel()
         self.linear = nn.Sequential(nn.Linear(inputs, features_dim), nn.ReLU())
         self.dropout = nn.Dropout(dropout)
         self.attention = build_attention(
-            attention, frames=frames, trunk=self.grid, trunk_channels=feature_map.shape[1]
+            attention,
+            frames=frames,
+            channels=channels,
+            trunk=self.grid,
+            trunk_channels=feature_map.shape[1],
         )
+
+    def _require_channels(self, channels: int) -> None:
+        first = next((m for m in self.cnn.modules() if isinstance(m, nn.Conv2d)), None)
+        if first is not None and first.in_channels != channels:
+            raise UserError(
+                f"encoder.input={self.input.kind} feeds {channels} channels, but the trunk of "
+                f"{type(self).__name__} takes {first.in_channels}: give ConvEncoder a function "
+                "from the number of channels to the trunk."
+            )
 
     def encode(self, images: Tensor) -> EncoderOutput:
         look = self.attention
         attention = None
+        fed = self.input(images)  # (B, channels, H, W), the images themselves unless told
         if look is None:
-            feature_map = self.cnn(images)
+            feature_map = self.cnn(fed)
         elif look.where == "features":
-            feature_map = self.cnn(images)
-            gate, attention = look(images, feature_map)
+            feature_map = self.cnn(fed)
+            gate, attention = look(fed, feature_map, images)
             feature_map = feature_map * look.over_features(gate)
         else:
             # at native resolution the trunk looks twice: at the whole image, then at the masked one
-            whole = self.cnn(images) if look.branch is None else None
-            gate, attention = look(images, whole)
-            feature_map = self.cnn(images * look.over_image(gate))
+            whole = self.cnn(fed) if look.branch is None else None
+            gate, attention = look(fed, whole, images)
+            feature_map = self.cnn(fed * look.over_image(gate))
         features = self.linear(self.pool(feature_map).flatten(1))
         return EncoderOutput(self.dropout(features), feature_map, attention)
 
@@ -95,7 +120,7 @@ class ConvEncoder(Encoder):
         """What attention (B, K, h, w) leaves of each pixel: (B, K, H, W) in [0, 1], no floor."""
         if self.attention is None:
             raise UserError("visibility() needs an encoder with an attention mask.")
-        return self.attention.over_image(attention)
+        return self.attention.over_image(self.attention.harden(attention))
 
 
 def _spread(maps: Tensor, cells: Grid, size: int | tuple[int, int], otherwise: str) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 from torch import Tensor, nn
 
 from reprl.components import Spec
-from reprl.encoders.convolutional import ConvEncoder, image_shape
+from reprl.encoders.convolutional import ConvEncoder
 from reprl.encoders.initialisation import KeepsOwnWeights, orthogonal
 from reprl.settings import CLASSES
 from reprl.validation import checker
@@ -37,6 +38,16 @@ class Residual(KeepsOwnWeights):
         return x + self.net(x)
 
 
+def impala_trunk(channels: int, *, width: float) -> nn.Sequential:
+    """Three blocks, each half the size of the one before."""
+    layers: list[nn.Module] = []
+    for after in (round(c * width) for c in CHANNELS):
+        layers += [nn.Conv2d(channels, after, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
+        layers += [Residual(after), Residual(after)]
+        channels = after
+    return nn.Sequential(*layers, nn.ReLU())
+
+
 class Impala(ConvEncoder):
     """84 px give 11x11 cells centred at 0, 8 ... 80; wider and pooled for generalization."""
 
@@ -49,19 +60,19 @@ class Impala(ConvEncoder):
         features_dim: int = 256,
         attention: Spec | None = None,
         dropout: float = 0.0,
+        input: str = "frames",
+        contrast: int = 0,
+        threshold: float = 0.0,
     ) -> None:
         width = checker(CLASSES["Impala"], self)("width", width)
-        layers: list[nn.Module] = []
-        before = image_shape(observation_space)[0]
-        for channels in (round(c * width) for c in CHANNELS):
-            layers += [nn.Conv2d(before, channels, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
-            layers += [Residual(channels), Residual(channels)]
-            before = channels
         super().__init__(
             observation_space,
-            nn.Sequential(*layers, nn.ReLU()),
+            partial(impala_trunk, width=width),
             features_dim=features_dim,
             global_pool=global_pool,
             attention=attention,
             dropout=dropout,
+            input=input,
+            contrast=contrast,
+            threshold=threshold,
         )

@@ -5,6 +5,7 @@ A mask only says how much each cell counts; `attention.py` decides what it is ap
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -16,31 +17,92 @@ from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.settings import CLASSES
 from reprl.validation import checker
 
+FAINT_GAIN = 0.01  # of a last layer whose first answer is its bias
+
 
 class Mask(KeepsOwnWeights):
     """The interface: built with the map's channels and size, weights >= 0 out."""
 
     bounded = True  # in [0, 1]; an unbounded mask gets no floor and is reported max-normalised
+    of_change = False  # its branch sees only what changed, and gives how much as first channel
 
     def forward(self, features: Tensor) -> Tensor:
         raise AssertionError(f"{type(self).__name__} must define forward()")
 
 
-class ConvMask(Mask):
-    """1x1 convolutions: each cell is judged by its own features alone."""
+def _begin_at(layer: nn.Module, opening: float) -> None:
+    """Initialise a mask's last layer so that every cell begins about this open."""
+    assert isinstance(layer, nn.Conv2d)
+    assert layer.bias is not None
+    orthogonal(layer, FAINT_GAIN)
+    nn.init.constant_(layer.bias, math.log(opening / (1 - opening)))
 
-    def __init__(self, *, channels: int, size: tuple[int, int], hidden: Sequence[int] = ()) -> None:
+
+class ConvMask(Mask):
+    """1x1 convolutions: each cell is judged by its own features alone.
+
+    `opening` is how open every cell is before any learning, 0.5 for half; None leaves that to the
+    first weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        size: tuple[int, int],
+        hidden: Sequence[int] = (),
+        opening: float | None = None,
+    ) -> None:
         super().__init__()
-        widths = [channels, *checker(CLASSES["ConvMask"], self)("hidden", hidden)]
+        check = checker(CLASSES["ConvMask"], self)
+        opening = check("opening", opening)
+        widths = [channels, *check("hidden", hidden)]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
             layers += [nn.Conv2d(before, after, 1), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, 1))
         orthogonal(self.net, RELU_GAIN)
         orthogonal(self.net[-1], 1.0)
+        if opening is not None:
+            _begin_at(self.net[-1], opening)
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.sigmoid(self.net(features))
+
+
+class MotionMask(Mask):
+    """How surely a cell changed, times a learned weight: a cell in which nothing moved is 0.
+
+    (1 - exp(-sensitivity * change)) * weight: only change can light a cell, and only the cell it
+    is in. The weight, in [0, 1], is what is learned: which change matters, judged by the signed
+    differences around the cell. It starts at `opening`. With a sensitivity of 4 the ball of
+    Breakout, less than two pixels of 84 x 84, counts as nine tenths of a sure change.
+    """
+
+    of_change = True
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        size: tuple[int, int],
+        sensitivity: float = 4.0,
+        threshold: float = 0.0,
+        decay: float = 0.8,
+        opening: float = 0.5,
+    ) -> None:
+        super().__init__()
+        check = checker(CLASSES["MotionMask"], self)
+        self.sensitivity = float(check("sensitivity", sensitivity))
+        self.decay = float(check("decay", decay))
+        self.threshold = float(check("threshold", threshold))
+        self.weigh = nn.Conv2d(channels - 1, 1, 1)
+        _begin_at(self.weigh, check("opening", opening))
+
+    def forward(self, features: Tensor) -> Tensor:
+        changed, surroundings = features[:, :1], features[:, 1:]
+        surely = 1 - torch.exp(-self.sensitivity * changed)
+        return surely * torch.sigmoid(self.weigh(surroundings))
 
 
 class MlpMask(Mask):

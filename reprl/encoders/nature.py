@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 from torch import nn
 
 from reprl.components import Spec
-from reprl.encoders.convolutional import ConvEncoder, image_shape
+from reprl.encoders.convolutional import ConvEncoder
 
 
-def nature_trunk(frames: int, padding: tuple[int, int, int] = (0, 0, 0)) -> nn.Sequential:
+def nature_trunk(channels: int, padding: tuple[int, int, int] = (0, 0, 0)) -> nn.Sequential:
     """The three convolutions of Mnih et al. 2015, in SB3's order."""
     return nn.Sequential(
-        nn.Conv2d(frames, 32, 8, stride=4, padding=padding[0]),
+        nn.Conv2d(channels, 32, 8, stride=4, padding=padding[0]),
         nn.ReLU(),
         nn.Conv2d(32, 64, 4, stride=2, padding=padding[1]),
         nn.ReLU(),
@@ -33,14 +34,19 @@ class Nature(ConvEncoder):
         features_dim: int = 512,
         attention: Spec | None = None,
         dropout: float = 0.0,
+        input: str = "frames",
+        contrast: int = 0,
+        threshold: float = 0.0,
     ) -> None:
-        trunk = nature_trunk(image_shape(observation_space)[0])
         super().__init__(
             observation_space,
-            trunk,
+            nature_trunk,
             features_dim=features_dim,
             attention=attention,
             dropout=dropout,
+            input=input,
+            contrast=contrast,
+            threshold=threshold,
         )
 
 
@@ -54,12 +60,17 @@ class NaturePadded(ConvEncoder):
         features_dim: int = 512,
         attention: Spec | None = None,
         dropout: float = 0.0,
+        input: str = "frames",
+        contrast: int = 0,
+        threshold: float = 0.0,
     ) -> None:
-        trunk = nature_trunk(image_shape(observation_space)[0], padding=(2, 1, 1))
         super().__init__(
             observation_space,
-            trunk,
+            partial(nature_trunk, padding=(2, 1, 1)),
             features_dim=features_dim,
             attention=attention,
             dropout=dropout,
+            input=input,
+            contrast=contrast,
+            threshold=threshold,
         )

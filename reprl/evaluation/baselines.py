@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from reprl.envs import ScriptedAgent
+from reprl.envs.games import Scripted, no_script
+from reprl.envs.games import game as game_of
 from reprl.errors import UserError
 from reprl.evaluation.checkpoints import Target
 from reprl.evaluation.players import Agent, RandomAgent, ScriptedPlayer
@@ -28,9 +29,10 @@ def players(names: list[str], game: str) -> dict[str, Callable[[], Agent]]:
         if name == "random":
             found["random"] = RandomAgent
         elif name == "scripted":
-            if game != "breakout":
-                raise UserError(f"agents={text}: the scripted player knows Breakout, not '{game}'.")
-            agent = ScriptedAgent(_skill(text, skill), [b for b in blind.split("+") if b])
+            script = game_of(game).scripted
+            if script is None:
+                raise UserError(no_script(f"agents={text}", game))
+            agent = script(_skill(text, skill), [b for b in blind.split("+") if b])
             found[str(ScriptedPlayer(agent).labels["method"])] = _maker(agent)
     return found
 
@@ -42,7 +44,7 @@ def baselines_file(place: Path, target: Target) -> Path:
     return home / "baselines" / "evaluation" / "episodes.csv"
 
 
-def _maker(agent: ScriptedAgent) -> Callable[[], Agent]:
+def _maker(agent: Scripted) -> Callable[[], Agent]:
     return lambda: ScriptedPlayer(agent)
 
 

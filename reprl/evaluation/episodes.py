@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from reprl.envs import AtariVecEnv, make_vec_env
+from reprl.envs import make_vec_env
+from reprl.envs.protocol import GameVecEnv
 from reprl.evaluation.players import Agent, Task
 from reprl.rng import numpy_stream, stream_seed
 
@@ -124,7 +125,7 @@ class _Slot:
 class _Group:
     """The slots of one vector environment, stepped together."""
 
-    def __init__(self, env: AtariVecEnv, stuck_after: int) -> None:
+    def __init__(self, env: GameVecEnv, stuck_after: int) -> None:
         self.env = env
         self.stuck_after = stuck_after
         self.slots = [_Slot() for _ in range(env.num_envs)]
@@ -170,7 +171,7 @@ class _Group:
                 yield self._finished(slot, end, info["episode"]["r"], info["episode"]["l"])
                 self._next(index, waiting, started=slot.coming is not None)
             elif slot.quiet >= self.stuck_after:
-                score, frames = self.env.env_method("standing", indices=index)[0]
+                score, frames = self.env.standing(index)
                 yield self._finished(slot, "stuck", score, frames)
                 self._next(index, waiting, started=False)
             elif info["lives"] <= 1:
@@ -188,5 +189,4 @@ class _Group:
         self.prepare(index, waiting)
         self.slots[index].begin()
         if not started and self.slots[index].task is not None:
-            self.env.env_method("reset", indices=index)
-            self.observations[index] = self.env.get_attr("observation", index)[0]
+            self.observations[index] = self.env.restart(index)

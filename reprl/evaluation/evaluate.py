@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from reprl.envs.vector import VariantSpec
+from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.protocol import VariantSpec
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
@@ -42,7 +43,7 @@ def evaluate(
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent) | settings
-    found = expand(variants, severities, settings.get("game", "breakout"))
+    found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
     player = as_agent(agent, deterministic=deterministic)
     tasks = [Task(v, e, int(seed)) for v in found for e in range(episodes)]
     games = []

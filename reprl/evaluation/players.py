@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reprl.envs import ScriptedAgent, Variant
+from reprl.envs import Variant
+from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.naming import method_of, part_name
@@ -134,13 +135,13 @@ class ModelAgent:
 
 
 class ScriptedPlayer:
-    """Breakout's scripted player, with a memory for each game and a stream for each episode."""
+    """A game's scripted agent, with a memory for each game and a stream for each episode."""
 
     deterministic = False
 
-    def __init__(self, agent: ScriptedAgent) -> None:
+    def __init__(self, agent: Scripted) -> None:
         self.agent = agent
-        self._memories: dict[tuple[Any, ...], ScriptedAgent] = {}
+        self._memories: dict[tuple[Any, ...], Scripted] = {}
         words = ["scripted"]
         words += [f"skill={agent.skill:g}"] if agent.skill != 1 else []
         words += [f"blind_to={'+'.join(sorted(agent.blind_to))}"] if agent.blind_to else []
@@ -160,16 +161,16 @@ class ScriptedPlayer:
                 actions[row] = self._memory(task).predict([seen], [stream])[0]
         return actions
 
-    def _memory(self, task: Task) -> ScriptedAgent:
+    def _memory(self, task: Task) -> Scripted:
         if task.key not in self._memories:
             agent = self.agent
-            self._memories[task.key] = ScriptedAgent(agent.skill, agent.blind_to, seed=agent.seed)
+            self._memories[task.key] = type(agent)(agent.skill, agent.blind_to, seed=agent.seed)
         return self._memories[task.key]
 
 
 def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
-    """An agent from an agent, a trained model or reprl.envs.ScriptedAgent."""
-    if isinstance(thing, ScriptedAgent):
+    """An agent from an agent, a trained model or a scripted one (reprl.envs.ScriptedAgent)."""
+    if isinstance(thing, Scripted):
         return ScriptedPlayer(thing)
     if hasattr(thing, "policy") and hasattr(thing, "predict"):
         return ModelAgent(thing, deterministic=deterministic)

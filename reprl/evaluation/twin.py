@@ -16,9 +16,9 @@ from stable_baselines3.common.preprocessing import preprocess_obs
 from torch import Tensor
 
 from reprl.encoders.base import Encoder
-from reprl.envs import AtariVecEnv, Variant, make_vec_env
-from reprl.envs.objects import Objects
-from reprl.envs.vector import VariantSpec
+from reprl.envs import Variant, make_vec_env
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
@@ -53,16 +53,16 @@ def twin_evaluation(
     """
     steps = STEPS.checked("steps", steps)
     settings = env_settings(model) | settings
-    game = settings.get("game", "breakout")
+    game = settings.get("game", DEFAULT_GAME)
     chosen = [v for v in expand(variants, severities, game) if v.effects]
     for variant in chosen:
         if changes_the_game(variant):
             raise UserError(f"{reason(variant)}: leave it out.")
     if not chosen:
-        raise UserError("twin evaluation needs at least one variant besides original.")
+        raise UserError(f"twin evaluation needs at least one variant besides {CLEAN}.")
     agent = ModelAgent(model, deterministic=deterministic, labels=labels)
     env = make_vec_env(
-        ["original", *chosen],
+        [CLEAN, *chosen],
         1 + len(chosen),
         workers=min(workers, 1 + len(chosen)),
         training=False,
@@ -97,7 +97,7 @@ def reason(variant: Variant) -> str:
 
 
 def _one_game(
-    agent: ModelAgent, env: AtariVecEnv, chosen: list[Variant], episode: int, seed: int, limit: int
+    agent: ModelAgent, env: GameVecEnv, chosen: list[Variant], episode: int, seed: int, limit: int
 ) -> list[dict[str, Any]]:
     # The same streams as evaluation's: the clean game is its episode on the original.
     uniforms = numpy_stream(seed, "evaluation", "act", episode)
@@ -196,15 +196,10 @@ def mass_shift(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.mean(shifts))
 
 
-def _require_same_game(env: AtariVecEnv, chosen: list[Variant]) -> None:
-    if env.settings.game != "breakout":
+def _require_same_game(env: GameVecEnv, chosen: list[Variant]) -> None:
+    if not env.game.has_truth:
         return  # no ground truth there; rewards and ends are compared all the same
     clean, *others = env.objects()
     for variant, objects in zip(chosen, others, strict=True):
-        if _facts(objects) != _facts(clean):
+        if env.game.facts(objects) != env.game.facts(clean):
             raise UserError(f"{reason(variant)}: leave it out.")
-
-
-def _facts(objects: Objects) -> tuple[Any, ...]:
-    bricks = objects.bricks.tobytes()
-    return objects.ball, objects.paddle, bricks, objects.score, objects.lives

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reprl.envs import Variant, find, suite, suites
+from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation.base import checked_severity
-from reprl.envs.vector import VariantSpec
 from reprl.errors import UserError, unknown
 from reprl.naming import variant_label
 
@@ -16,7 +17,7 @@ SUITE = "suite:"
 def expand(
     specs: VariantSpec | Iterable[VariantSpec],
     severities: Sequence[float] = (),
-    game: str = "breakout",
+    game: str = DEFAULT_GAME,
 ) -> list[Variant]:
     """The variants meant, each once; `severities` multiply those whose severity is left open."""
     levels = [checked_severity(s) for s in severities]

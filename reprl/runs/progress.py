@@ -16,6 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from reprl.mask_states import STATES
+
 PARTS = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
@@ -40,7 +42,8 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     if clipped > 0.4 and values.get("train/clip_range", 1.0) > 0.02:
         found.append(f"{clipped:.0%} of the updates are clipped")
     entropy = -values.get("train/entropy_loss", -math.inf)
-    if entropy < 0.05 * math.log(max(n_actions, 2)):
+    exploring = "imitation/beta" not in values  # an imitator need not
+    if exploring and entropy < 0.05 * math.log(max(n_actions, 2)):
         found.append(f"entropy {entropy:.3f}: the policy has stopped exploring")
     explained = values.get("train/explained_variance", 1.0)
     if explained < -0.1 and progress > 0.1:
@@ -48,8 +51,10 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
-        if "collapse" in name and value > 0.5:
-            found.append(f"{name}: the attention mask no longer says anything")
+    for label, meaning in STATES.items():
+        share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
+        if share > 0.5:
+            found.append(f"the attention mask is {label}: {meaning}")
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl import checkpoint
+from reprl.config.gained import completed
 from reprl.config.schema import Config
 from reprl.errors import UserError
 from reprl.runs.folder import open_run
@@ -41,7 +42,8 @@ def branch(model: Algorithm, config: Config) -> None:
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "
-            f"{path} at step {stored.step} are taken; this run begins at step 0."
+            f"{path} at step {stored.step} are taken; this run begins at step 0 with a fresh "
+            "optimizer."
         )
         fresh = model.capture()
         model.restore(replace(fresh, parameters=stored.parameters))
@@ -55,7 +57,11 @@ def differences(config: Config, parent: Path) -> list[str]:
     if not (parent / "config.yaml").exists():
         return ["no config.yaml"]
     theirs = open_run(parent).config()
-    found = [name for name in COURSE if getattr(config, name) != getattr(theirs, name)]
+    found = [
+        name
+        for name in COURSE
+        if completed(name, getattr(config, name)) != completed(name, getattr(theirs, name))
+    ]
     keys: dict[str, Any] = {"_target_": None, "n_steps": None, "optimizer": "adam"}
     if config.mode == theirs.mode == "fast":
         keys["compile"] = True

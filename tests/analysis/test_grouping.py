@@ -10,8 +10,10 @@ import yaml
 
 from reprl.analysis.charts import learning
 from reprl.analysis.gap import generalization_gap
+from reprl.analysis.grouping import method_settings
 from reprl.analysis.load import collect
 from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
+from reprl.naming import is_plain, method_name
 
 
 @pytest.fixture
@@ -107,3 +109,16 @@ def test_a_random_player_between_games_is_nobodys(runs: Path) -> None:
     got = collect([runs])
     assert any("runs of different games are around it" in w for w in got.warnings)
     assert "random" not in set(got.episodes["method"])
+
+
+def test_a_run_from_before_a_key_is_the_run_with_its_default() -> None:
+    old = {"algo": {"_target_": "reprl.PPO"}, "encoder": {"_target_": "reprl.encoders.Nature"}}
+    new = {**old, "encoder": {**old["encoder"], "input": "frames", "contrast": 0, "threshold": 0.0}}
+    other = {**new, "encoder": {**new["encoder"], "input": "differences"}}
+    assert method_settings(old) == method_settings(new) != method_settings(other)
+    assert [method_name(c) for c in (old, new, other)] == [
+        "ppo nature",
+        "ppo nature",
+        "ppo nature_differences",
+    ]
+    assert [is_plain(c) for c in (old, new, other)] == [True, True, False]

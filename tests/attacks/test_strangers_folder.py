@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 
 from reprl import checkpoint, guard, trust
 from reprl.cli import main
-from reprl.config import hash_of
+from reprl.config.schema import hash_of
 from reprl.envs.vector import MAGIC
 from reprl.errors import UserError
 from reprl.sweeps.ledger import Ledger

@@ -44,11 +44,11 @@ def test_screens_and_colours_are_recognised() -> None:
 def test_a_session_plays_and_shows_both_views() -> None:
     session = play.Session("green_lines", severity=None, seed=0, view="agent")
     for _ in range(3):
-        session.step(play.RIGHT)
+        session.step(session.action("right"))
     assert (session.picture()[..., 0] == session.observation[0, -1]).all()
     right = session.env.objects()[0].paddle
     for _ in range(6):
-        session.step(play.LEFT)
+        session.step(session.action("left"))
     left = session.env.objects()[0].paddle
     assert left is not None
     assert right is not None

@@ -24,7 +24,7 @@ def test_shots_are_twins_of_one_game() -> None:
     plain, lines = preview.shots("original", seed=5), preview.shots("green_lines", seed=5)
     for _ in range(25):
         one, other = next(plain), next(lines)
-        assert one.ball == other.ball
+        assert one.tracked == other.tracked
     painted = (one.raw != other.raw).any(-1)
     assert (other.raw[painted] == (102, 203, 50)).all()
     assert painted.sum() > 500

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from reprl import checkpoint
+from reprl.cli import main
+from reprl.config.gained import completed
 from reprl.config.schema import Config, load
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
@@ -30,6 +32,8 @@ def config_of(*more: str) -> Config:
         (SAME, ("env.variant=green_lines", "seed=4"), ["env", "seed"]),
         (SAME, ("algo.gamma=0.9", "algo.learning_rate=1e-4"), []),  # what a branch is for
         (("~algo.optimizer", "~algo.compile"), SAME, []),  # a folder from before these keys
+        (("~encoder.input", "~encoder.contrast", "~encoder.threshold"), SAME, []),
+        (SAME, ("encoder.input=differences",), ["encoder"]),
     ],
 )
 def test_what_leaves_the_parents_course(
@@ -40,6 +44,16 @@ def test_what_leaves_the_parents_course(
     assert differences(config_of(*child), place) == expected
     elsewhere = replace(config_of(*child), device="cuda:0")
     assert set(differences(elsewhere, place)) == {*expected, "device"}
+
+
+def test_a_mask_from_before_its_new_keys_is_the_same_mask() -> None:
+    new = config_of("attention=conv").attention
+    gone = ("hard", "opening", "optimizer")
+    old = {key: value for key, value in new.items() if key not in gone}
+    assert old != new
+    assert completed("attention", old) == completed("attention", new)
+    hard = config_of("attention=conv", "attention.hard=top_k").attention
+    assert completed("attention", old) != completed("attention", hard)
 
 
 def test_another_mode_takes_the_weights_only_and_says_so(
@@ -56,3 +70,30 @@ def test_another_mode_takes_the_weights_only_and_says_so(
     assert ours.step == 32  # from step 0, not beyond the parent's 32
     for name, tensor in theirs.parameters.items():
         assert (ours.parameters[name] - tensor).abs().max() < 1e-6
+
+
+def test_ppo_goes_on_from_an_imitator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Encoder, policy and value head carry over; the optimizer and the steps begin anew."""
+    short = ["total_steps=64", "eval.every=0", "checkpoint.every=32", "attention=conv"]
+    tiny = [setting for setting in TINY if "n_epochs" not in setting]
+    imitation = [*tiny, *short, "algo=imitation", "algo.updates=3"]
+    assert main(["train", *imitation, f"run_dir={tmp_path / 'imitator'}"]) == 0
+    capsys.readouterr()
+    more = [*short, "algo.learning_rate=1e-9", f"parent={tmp_path / 'imitator'}"]
+    assert train(tmp_path / "ppo", *more) == 0
+    said = capsys.readouterr().out
+    assert "not the same course (algo._target_), so only the weights of" in said
+    assert "begins at step 0 with a fresh optimizer" in said
+    parent, first = checkpoint.read(tmp_path / "imitator"), checkpoint.read(tmp_path / "ppo", 0)
+    names = set(first.parameters)
+    for part in ("features_extractor", "action_net", "value_net"):
+        assert any(name.startswith(f"policy.{part}") for name in names)
+    assert names == set(parent.parameters)
+    for name, tensor in parent.parameters.items():
+        assert (first.parameters[name] == tensor).all()
+    assert parent.optimizer
+    assert not first.optimizer
+    assert not any(name.startswith("memory.") for name in first.state)
+    last = checkpoint.read(tmp_path / "ppo")
+    assert last.meta["algorithm"] == "PPO"
+    assert last.step == 64

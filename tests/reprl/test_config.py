@@ -1,5 +1,6 @@
 """Configuration: every YAML composes, every wrong value has its sentence, no folder is left."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,8 @@ BAD = [
     ("--fast", "no option '--fast'", ""),
     ("--config-dir=nowhere", "there is no folder 'nowhere'", ""),
     ("hydra.searchpath=[file:///nowhere]", "there is no config folder '/nowhere'", ""),
+    ("encoder.threshold=low", "encoder.threshold=low is not a number", ""),
+    ("attention=motoin", "attention=motoin is unknown", "Did you mean 'motion'?"),
     ("parent=nowhere@12", "there is no checkpoint 'nowhere'", ""),
     ("parent=nowhere@soon", "step after @ must be a whole number", ""),
 ]
@@ -96,6 +99,28 @@ def test_wrong_input_is_one_sentence_exit_2_and_no_folder(
     assert also in error
     assert error.count("\n") == 1
     assert not place.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["encoder.input=differences"], "encoder.input=differences"),
+        (["encoder=impala", "encoder.input=both"], "encoder.input=both"),
+        (["attention=motion"], "attention=motion"),
+        (["attention=conv_21", "auxiliary=motion_target"], "auxiliary=motion_target"),
+        (["attention=conv_21", "auxiliary=[motion_target,sparsity]"], "motion_target+sparsity"),
+    ],
+)
+def test_motion_with_one_frame_is_refused(arguments: list[str], what: str) -> None:
+    with pytest.raises(UserError, match=re.escape(what) + " with env.stack=1 would never see"):
+        load([*CPU, "env.stack=1", *arguments])
+    load([*CPU, "env.stack=2", *arguments])
+
+
+def test_a_method_is_named_by_what_its_encoder_is_fed() -> None:
+    assert load(CPU).method == "ppo-nature"
+    assert load([*CPU, "encoder.input=differences"]).method == "ppo-nature_differences"
+    assert load([*CPU, "encoder=nature_differences"]).method == "ppo-nature_differences"
 
 
 def test_an_output_folder_that_cannot_be_used_is_refused(

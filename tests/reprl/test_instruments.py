@@ -142,6 +142,7 @@ def test_state_survives_json():
         "entropy": pytest.approx(0, abs=1e-4),
         "black": 0,
         "saturated": 0,
+        "open": 0,
         "stuck": 1,
         "border": 0,
     }

@@ -25,10 +25,13 @@ COMMON = [
     "eval.episodes=1",
     "eval.variants=[original]",
     "algo.learning_rate={kind:linear,start:3e-4,end:0}",
-    "algo.ent_coef={kind:linear,start:0.02,end:0.001}",
+    "algo.vf_coef={kind:linear,start:0.5,end:0.1}",
 ]
-PPO = ["env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_epochs=2"]
-A2C = ["algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
+ENTROPY = "algo.ent_coef={kind:linear,start:0.02,end:0.001}"
+PPO = [ENTROPY, "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_epochs=2"]
+A2C = [ENTROPY, "algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
+IMITATION = ["algo=imitation", "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16"]
+IMITATION += ["algo.updates=2", "algo.buffer_size=320", "algo.expert.skill=0.9"]
 SCHEDULE = ["total_steps=1280", "checkpoint.every=384", "eval.every=640", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
@@ -65,7 +68,7 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("settings", [PPO, A2C, IMITATION], ids=["ppo", "a2c", "imitation"])
 def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = [*COMMON, *settings, *SCHEDULE]

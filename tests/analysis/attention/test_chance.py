@@ -8,7 +8,7 @@ import torch
 
 from reprl.algorithms import A2C
 from reprl.analysis.attention import attention_scores
-from reprl.analysis.attention.lag import ball_lag
+from reprl.analysis.attention.lag import object_lag
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.pictures import moments
 from reprl.analysis.attention.record import Recording, collect, scripted
@@ -66,7 +66,7 @@ def test_a_mask_that_never_moves_has_no_lag(game, views, grid, spread):
     noise = torch.rand(GRIDS[grid], generator=torch.Generator().manual_seed(0)) - 0.5
     recording = still(game, views[grid], 0.5 + spread * noise)
     maps = relative(recording.maps(), recording.uniform())
-    found = ball_lag(maps, recording.masks()["ball"], recording.blocks, recording.times)
+    found = object_lag(maps, recording.masks()["ball"], recording.blocks, recording.times)
     assert found.n_frames > 20
     assert np.isnan(found.value)
     np.testing.assert_allclose(found.curve, 0, atol=1e-3)
@@ -79,7 +79,7 @@ def test_a_map_that_never_moves_has_no_lag_where_the_ball_drifts():
     for mask, t in zip(ball, times, strict=True):
         mask[t, t : t + 2] = True
     warm = -np.abs(np.add.outer(np.arange(24.0), np.arange(24.0)) - 20)  # warmest at t = 10
-    found = ball_lag(np.broadcast_to(warm - warm.min(), ball.shape), ball, blocks, times)
+    found = object_lag(np.broadcast_to(warm - warm.min(), ball.shape), ball, blocks, times)
     assert found.n_frames == 20
     assert np.isnan(found.value)
 

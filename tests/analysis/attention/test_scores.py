@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprl.analysis.attention import attention_scores
-from reprl.analysis.attention.lag import ball_lag
+from reprl.analysis.attention.lag import object_lag
 from reprl.analysis.attention.scores import auc, ceiling, chance, energy, over_blocks, pointing
 
 RNG = np.random.default_rng(7)
@@ -137,7 +137,7 @@ def flight(games: int = 4, length: int = 40) -> tuple[np.ndarray, np.ndarray, np
 def test_lag_is_found(late):
     ball, blocks, times = flight()
     maps = np.roll(ball, late, axis=0).astype(float)
-    found = ball_lag(maps, ball, blocks, times)
+    found = object_lag(maps, ball, blocks, times)
     assert found.value == late
     assert found.low <= late <= found.high
     gain = found.curve[found.shifts.index(late)]
@@ -148,7 +148,7 @@ def test_lag_is_found(late):
 def test_no_lag_where_nothing_follows_the_ball():
     ball, blocks, times = flight()
     still = np.broadcast_to(RNG.random((24, 24)), ball.shape)
-    assert np.isnan(ball_lag(still, ball, blocks, times).value)
+    assert np.isnan(object_lag(still, ball, blocks, times).value)
 
 
 def test_no_lag_where_the_ball_is_avoided():
@@ -156,7 +156,7 @@ def test_no_lag_where_the_ball_is_avoided():
     ball, blocks, times = flight()
     dent = np.any([np.roll(ball, late, axis=0) for late in range(-2, 5)], axis=0)
     still = np.random.default_rng(0).random((24, 24))
-    found = ball_lag(1 + still - 0.04 * dent, ball, blocks, times)
+    found = object_lag(1 + still - 0.04 * dent, ball, blocks, times)
     assert found.curve.argmax() in range(7, len(found.shifts) - 1)  # outside the dent
     assert found.curve.max() > np.median(found.curve) + 0.02
     assert np.isnan(found.value)
@@ -165,4 +165,4 @@ def test_no_lag_where_the_ball_is_avoided():
 def test_lag_is_not_sought_across_a_jump_of_the_clock():
     ball, blocks, times = flight(games=1, length=20)
     times = times + 100 * (times >= 10)
-    assert ball_lag(ball.astype(float), ball, blocks, times).n_frames == 0
+    assert object_lag(ball.astype(float), ball, blocks, times).n_frames == 0

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from reprl.envs.objects import breakout_objects
+from reprl.envs.games.breakout import breakout_objects
 from reprl.envs.variation import Effect, find, suite, suites, variants
 from reprl.envs.variation.drawing import gray
 from reprl.envs.variation.lookup import catalogue

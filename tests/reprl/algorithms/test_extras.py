@@ -21,10 +21,11 @@ SMALL: dict[Any, dict[str, Any]] = {
     PPO: {"n_steps": 8, "batch_size": 16, "n_epochs": 2},
     A2C: {"n_steps": 3},
 }
+MASKED = ("attention_contrastive", "decoder", "mask_entropy", "motion_target", "sparsity")
 UNMASKED = [
     name
     for name in components.names("auxiliary")
-    if name not in ("none", "attention_contrastive", "decoder", "sparsity")
+    if name not in ("none", "total_variation", *MASKED)
 ]
 VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
 STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}

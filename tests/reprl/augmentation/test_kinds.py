@@ -12,9 +12,11 @@ from reprl.augmentation import (
     Cutout,
     Flip,
     Intensity,
+    Lines,
     Noise,
     Shift,
 )
+from reprl.errors import UserError
 
 
 def generator(seed=0):
@@ -70,6 +72,57 @@ def test_crop_of_half_stretches_a_ramp_to_half_its_slope():
     assert starts.max() > 80  # and the box wanders over all of the picture
     assert starts.min() >= 0
     assert cropped.max() <= 200
+
+
+@pytest.mark.parametrize(
+    ("direction", "slopes"), [("straight", {(0, 1), (1, 0)}), ("diagonal", {(1, 1), (1, -1)})]
+)
+def test_lines_keep_their_number_direction_length_and_gray(direction, slopes):
+    black = torch.zeros(400, 4, 40, 40, dtype=torch.uint8)
+    drawn = Lines(lines=[1, 1], lengths=[7, 7], widths=[1, 1], direction=direction)
+    frames = drawn(black, generator()).observations
+    seen, levels, whole_ones = set(), set(), 0
+    for picture in frames[:, 0].numpy():
+        rows, columns = np.nonzero(picture)
+        if len(rows) < 7:  # cut off at the border, or as black as the picture
+            continue
+        whole_ones += 1
+        assert len(rows) == 7
+        assert len(set(picture[rows, columns])) == 1
+        levels.add(int(picture[rows[0], columns[0]]))
+        steps = {(int(a), int(b)) for a, b in zip(np.diff(rows), np.diff(columns), strict=True)}
+        assert len(steps) == 1
+        seen |= steps
+    assert seen == slopes
+    assert whole_ones > 250
+    assert len(levels) > 100
+
+
+def test_lines_have_their_width_and_later_ones_lie_above():
+    black = torch.zeros(60, 1, 40, 40, dtype=torch.uint8)
+    wide = Lines(lines=[1, 1], lengths=[80, 80], widths=[3, 3], direction="straight")
+    for picture in wide(black, generator()).observations[:, 0].numpy():
+        rows, columns = np.nonzero(picture)
+        if len(rows):
+            assert min(len(set(rows)), len(set(columns))) <= 3
+            assert max(len(set(rows)), len(set(columns))) == 40  # across the whole picture
+    some = Lines(lines=[0, 3])(black, generator(1)).observations
+    untouched = (some == 0).all(dim=(1, 2, 3)).float().mean()
+    assert 0.1 < untouched < 0.45  # a quarter has no line
+    none = torch.full((2, 1, 40, 40), 7, dtype=torch.uint8)
+    assert torch.equal(Lines(lines=[0, 0])(none, generator()).observations, none)
+
+
+def test_lines_refuse_what_they_cannot_draw():
+    for wrong, says in (
+        ({"direction": "diagonall"}, "Did you mean 'diagonal'"),
+        ({"lines": [3, 1]}, "lines="),
+        ({"widths": [0, 1]}, "widths="),
+    ):
+        with pytest.raises(UserError, match=says):
+            Lines(**wrong)
+    with pytest.raises(UserError, match="widths=50 is too large"):
+        Lines(widths=[1, 50])(random_pictures(), generator())
 
 
 def test_cutout_boxes_keep_their_number_sides_and_gray():

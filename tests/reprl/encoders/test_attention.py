@@ -52,7 +52,11 @@ def test_range_and_gradients_on_every_trunk(kind, encoder):
     model = masked(kind, encoder)
     output = model.encode(torch.rand(2, 4, 84, 84))
     attention = output.attention
-    assert attention.shape == (2, 4 if kind == "per_frame" else 1, *model.attention.grid.shape)
+    assert attention.shape == (
+        2,
+        4 if kind in ("per_frame", "madi") else 1,
+        *model.attention.grid.shape,
+    )
     assert attention.min() >= 0
     assert attention.max() <= 1
     output.features.square().sum().backward()
@@ -213,7 +217,7 @@ def test_every_yaml_opens_with_one_line_of_help(group):
 
 @pytest.mark.parametrize("kind", MASKS)
 def test_copies_and_channels_last_see_the_same(kind):
-    model = masked(kind)
+    model = masked(kind).eval()  # in training a gumbel mask draws anew
     images = torch.rand(3, 4, 84, 84)
     whole = model(images)
     assert torch.equal(copy.deepcopy(model)(images), whole)  # what momentum encoders do

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reprl.envs import ScriptedAgent, make_vec_env
-from reprl.envs.objects import Box, Objects
-from reprl.envs.scripted import folded
+from reprl.envs.games.breakout import folded
+from reprl.envs.objects import Box, Grid, Objects
 from reprl.errors import UserError
 
 
@@ -82,7 +82,8 @@ def test_a_ball_turns_at_the_walls() -> None:
 def scene(ball: Box | None, *, score: int = 0, lives: int = 5, paddle: float = 72) -> Objects:
     bricks = np.ones((6, 18), dtype=bool)
     drawing = np.zeros((210, 160), dtype=bool)
-    return Objects(ball, Box(paddle, 189, 16, 4), bricks, drawing, score, lives)
+    boxes = {"ball": ball, "paddle": Box(paddle, 189, 16, 4)}
+    return Objects(boxes, {"bricks": Grid(bricks)}, score, lives, drawing)
 
 
 def test_it_goes_where_the_ball_will_land() -> None:

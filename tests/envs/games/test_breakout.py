@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reprl.envs.objects import Box, breakout_objects, resized
+from reprl.envs.games.breakout import breakout_objects
+from reprl.envs.objects import Box, resized
 from tests.envs.console import Console, follow, frames
 
 RED = (200, 72, 72)  # paddle, ball, top brick row
@@ -48,6 +49,21 @@ def test_objects_are_where_the_screen_shows_them(difficulty: int, seed: int, wid
     assert 0 < standing < 7000 * 108
     assert behind > 10
     assert sorted(met) == widths  # it shrinks once the ball has been behind the wall
+
+
+def test_what_is_shown_is_what_the_console_lights() -> None:
+    console = Console()
+    for i in frames(console, 900, np.random.default_rng(2)):
+        seen = breakout_objects(console.ram)
+        if i % 3 == 0:
+            masks = seen.masks()
+            lit = painted(seen.ball) | masks["paddle"] | masks["bricks"]
+            assert (seen.shown() == lit).all()
+    ram = console.ram.copy()
+    for byte in range(23, 188):  # every height of the ball between the walls
+        ram[101] = byte
+        seen = breakout_objects(ram)
+        assert (seen.painted["ball"].mask() == painted(seen.ball)).all(), byte
 
 
 def test_score_is_the_sum_of_rewards() -> None:

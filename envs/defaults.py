@@ -1,0 +1,4 @@
+"""What is meant where nothing is named: the game, and the variant that leaves it as it is."""
+
+DEFAULT_GAME = "breakout"
+CLEAN = "original"  # the unchanged game, which every gap is measured from

@@ -1,0 +1,101 @@
+"""Which game is meant: `breakout`, any other ALE game, or a user's own `module:object`.
+
+A module of this package that declares `GAME` is found by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+
+from reprl import trust
+from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
+from reprl.envs.machine import emulator, games
+from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
+from reprl.errors import UserError, unknown
+from reprl.user_code import described, imported
+
+__all__ = [
+    "Game",
+    "Memory",
+    "Roles",
+    "Scripted",
+    "game",
+    "known_games",
+    "mirrored",
+    "no_script",
+    "no_truth",
+]
+
+
+@cache
+def known_games() -> Mapping[str, Game]:
+    """The games whose truth this package knows, by name."""
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        declared = getattr(importlib.import_module(f"{__name__}.{module.name}"), "GAME", None)
+        if isinstance(declared, Game):
+            found[declared.cartridge] = declared
+    return found
+
+
+def game(name: str) -> Game:
+    """The game of a name; one of which nothing is known has no truth; a wrong name is refused."""
+    if name in known_games():
+        return known_games()[name]
+    if ":" in name:
+        trust.require(name.partition(":")[0], name)  # also where it was imported before
+        return _own(name)
+    if name not in games():
+        raise unknown("game", name, games())
+    return Game(cartridge=name)
+
+
+def no_truth(what: str, name: str) -> str:
+    """The sentence for something that needs the objects of a game of which they are not known."""
+    return f"{what} needs a game's objects: they are known in {_listed()}, not in '{name}'."
+
+
+def no_script(what: str, name: str) -> str:
+    """The sentence for a scripted agent that a game does not have."""
+    return f"{what} needs a scripted agent: there is one for {_listed()}, not for '{name}'."
+
+
+def _listed() -> str:
+    return " and ".join(sorted(known_games())) + ", or your own module:object"
+
+
+@cache
+def _own(path: str) -> Game:
+    """A user's own game, tried on the first frame of its cartridge."""
+    try:
+        found = imported(path)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"game '{path}' cannot be imported: {described(error)}") from error
+    if not isinstance(found, Game):
+        raise UserError(f"game '{path}' is a {type(found).__name__}, not a reprl.envs.games.Game.")
+    if found.cartridge not in games():
+        raise unknown(f"cartridge of game '{path}'", found.cartridge, games())
+    if found.objects is None:
+        return found
+    ale = emulator(found.cartridge)
+    ale.reset_game()
+    try:
+        objects = found.objects(ale.getRAM())
+    except Exception as error:
+        raise UserError(f"objects() of game '{path}' raised {described(error)}") from error
+    if not isinstance(objects, Objects):
+        raise UserError(f"objects() of game '{path}' gave a {type(objects).__name__}, not Objects.")
+    names = tuple(n for n in objects.masks() if n not in (DISTRACTOR, BACKGROUND))
+    if names != found.classes:
+        raise UserError(
+            f"game '{path}': objects() gives {', '.join(names) or 'nothing'}, "
+            f"classes are {', '.join(found.classes) or 'none'}: name them alike, boxes first."
+        )
+    if found.tracked is not None and found.tracked not in objects.boxes:
+        raise unknown(f"tracked object of game '{path}'", found.tracked, objects.boxes)
+    return found

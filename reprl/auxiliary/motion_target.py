@@ -1,0 +1,137 @@
+"""Motion target: the mask of any attention is taught where the picture moved.
+
+What moves is known without labels. Taught on views in which still boxes and lines are drawn, a
+mask learns to tell by appearance what motion tells for free; remembered for a few steps, a paddle
+that rests stays marked.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.sparsity import require_attention
+from reprl.auxiliary.views import Views
+from reprl.components import Spec
+from reprl.encoders.base import Encoder
+from reprl.encoders.inputs import require_stack
+from reprl.errors import UserError
+from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
+
+NAME = "motion_target"
+
+
+class MotionTarget(AuxiliaryLoss):
+    """Binary cross-entropy of the mask to the cells in which something moved, mean over cells.
+
+    A pixel moved where a difference of the stack exceeds `threshold` gray levels; a cell moved if
+    one of the pixels nearest to it did. Cells weigh 1 + (positive - 1) * target. With `memory`,
+    what moved up to so many steps ago counts decay ** steps. A mask for each frame is taught what
+    moved from or to that frame. Gradient reaches what makes the mask.
+    """
+
+    owners: Tensor
+
+    def __init__(
+        self,
+        *,
+        coef: Coefficient = 0.5,
+        positive: float = 10.0,
+        threshold: float = 8.0,
+        memory: int = 6,
+        decay: float = 0.9,
+        augmentation: Spec | None = "boxes_lines",
+        begin: int = 0,
+    ) -> None:
+        super().__init__()
+        self.declare(NAME, coef=coef, begin=begin)
+        check = checker(CLASSES["MotionTarget"], self)
+        self.positive = float(check("positive", positive))
+        self.threshold = float(check("threshold", threshold))
+        self.reach = int(check("memory", memory))
+        self.decay = float(check("decay", decay))
+        self.views = Views(augmentation)
+
+    def setup(self, context: Context) -> None:
+        frames, height, width = context.observation_space.shape
+        require_stack(frames, f"auxiliary loss '{NAME}'")
+        cells = require_attention(NAME, context)[1:]
+        mask = getattr(getattr(context.encoder, "attention", None), "mask", None)
+        if self.reach and getattr(mask, "of_change", False):
+            raise UserError(
+                f"auxiliary loss '{NAME}': memory={self.reach} teaches cells in which nothing "
+                "moves now, and a mask of motion alone never lights those: set memory=0."
+            )
+        self.views.setup(context)
+        # Stacks that follow each other without a gap: every step is seen once.
+        self.offsets = [min(k, self.reach) for k in _multiples(frames - 1, self.reach)]
+        owners = nearest_cells(context.encoder, (cells[0], cells[1]), (height, width))
+        self.register_buffer("owners", owners, persistent=False)
+        self.cells = (cells[0], cells[1])
+
+    def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
+        pictures, weights = [batch.originals], [torch.ones(len(batch.actions))]
+        for offset in self.offsets:
+            earlier, valid = batch.at(-offset)
+            pictures.append(earlier)
+            weights.append(valid.float().cpu() * self.decay**offset)
+        stack = batch.originals.shape[1]
+        # All steps in one view: what is drawn or shifted is so in every frame alike.
+        frames = torch.cat(pictures, dim=1)  # (B, steps * stack, H, W)
+        there = frames.amax(dim=(2, 3)) > 0  # at its start a game has black frames, not yet filled
+        view = self.views(frames, batch.generator).observations
+        attention = encoder.encode(batch.images(view[:, :stack])).attention
+        assert attention is not None  # (B, K, h, w)
+        with torch.no_grad():
+            target = self._moved(view[:, :stack], there[:, :stack], attention.shape[1])
+            for step, weight in enumerate(weights[1:], start=1):
+                part = slice(step * stack, (step + 1) * stack)
+                before = self._moved(view[:, part], there[:, part], 1)
+                target = torch.maximum(target, before * weight.to(before)[:, None, None, None])
+        weight = 1 + (self.positive - 1) * target
+        return {NAME: functional.binary_cross_entropy(attention, target, weight)}
+
+    def _moved(self, stacks: Tensor, there: Tensor, masks: int) -> Tensor:
+        """Which cells moved (B, masks, h, w), 0 or 1, in stacks (B, stack, H, W) uint8."""
+        moved = stacks.float().diff(dim=1).abs() > self.threshold
+        moved &= (there[:, 1:] & there[:, :-1])[..., None, None]  # (B, stack - 1, H, W)
+        pixels = _for_each_mask(moved, masks).flatten(2)  # (B, masks, H*W)
+        found = torch.zeros(*pixels.shape[:2], self.cells[0] * self.cells[1], device=pixels.device)
+        index = self.owners.expand_as(pixels)
+        found.scatter_reduce_(2, index, pixels.float(), "amax")
+        return found.unflatten(2, self.cells)
+
+
+def nearest_cells(encoder: Encoder, cells: tuple[int, int], size: tuple[int, int]) -> Tensor:
+    """For each pixel (H*W,) the cell of the mask, row by row, that is centred nearest to it."""
+    count = cells[0] * cells[1]
+    if cells == size:
+        return torch.arange(count)
+    device = next(encoder.parameters()).device
+    with torch.no_grad():
+        single = torch.eye(count, device=device).view(count, 1, *cells)
+        spread = encoder.project(single, size).flatten(1)  # (cells, H*W)
+        # Gaussians of one width: with equal peaks, the highest at a pixel is the nearest.
+        return (spread / spread.amax(dim=1, keepdim=True)).argmax(dim=0)
+
+
+def _for_each_mask(moved: Tensor, masks: int) -> Tensor:
+    """What moved (B, masks, H, W): for one mask all of it, for one a frame what touched it."""
+    steps = moved.shape[1]
+    frames = torch.stack(
+        [moved[:, max(t - 1, 0) : t + 1].any(dim=1) for t in range(steps + 1)], dim=1
+    )
+    if masks == steps + 1:
+        return frames
+    if masks > 1 and masks in (steps, 2 * steps + 1):  # of differences, or of both
+        return moved if masks == steps else torch.cat([frames, moved], dim=1)
+    return moved.any(dim=1, keepdim=True).expand(-1, masks, -1, -1)
+
+
+def _multiples(step: int, last: int) -> range:
+    """step, 2 step, ... until `last` is reached."""
+    return range(step, last + step, step) if last else range(0)

@@ -1,0 +1,96 @@
+"""Hard masks: a soft mask in [0, 1] made to open a cell or shut it, with the soft one's gradient.
+
+mask -> **hard** -> floor -> what is covered. Forward the gate is 0 or 1, backward it is the soft
+mask (straight-through), so a cell that is shut still learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reprl.errors import UserError, unknown
+from reprl.rng import torch_stream
+
+KINDS = ("top_k", "gumbel")
+KEYS = ("by", "keep", "temperature")  # keep is for top_k, temperature for gumbel
+
+
+class Hard(nn.Module):
+    """(B, K, h, w) in [0, 1] -> the same shape, 0 or 1.
+
+    top_k: the `keep` share of each map's cells with the largest weights, none of weight 0.
+    gumbel: in training each cell is open with its weight as the chance (straight-through
+    Gumbel, `temperature` smoothing the gradient), otherwise where its weight is above a half.
+    """
+
+    stream: Tensor
+
+    def __init__(self, *, by: str, keep: float = 0.1, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not _real(keep) or not 0 < keep <= 1:
+            raise UserError(f"attention.hard.keep={keep} must be above 0 and at most 1.")
+        if not _real(temperature) or not temperature > 0:
+            raise UserError(f"attention.hard.temperature={temperature} must be above 0.")
+        self.by, self.keep, self.temperature = by, keep, temperature
+        if by == "gumbel":
+            # A generator's state as a buffer: it travels with the parameters into a checkpoint.
+            # initial_seed() is the run's seed, which SB3 has given torch before it builds a policy.
+            stream = torch_stream(torch.initial_seed() % 2**63, "attention", "gumbel")
+            self.register_buffer("stream", stream.get_state())
+
+    def forward(self, mask: Tensor) -> Tensor:
+        if self.by == "top_k":
+            cells = mask.flatten(2)  # (B, K, h*w)
+            count = max(1, round(self.keep * cells.shape[2]))
+            best = cells.topk(count, dim=2).indices
+            chosen = torch.zeros_like(cells).scatter(2, best, 1.0) * (cells > 0)
+            return _straight_through(chosen.view_as(mask), mask)
+        if not self.training:
+            return _straight_through((mask > 0.5).to(mask), mask)
+        logits = torch.logit(mask, eps=1e-6) + self._noise(mask)
+        return _straight_through((logits > 0).to(mask), torch.sigmoid(logits / self.temperature))
+
+    @torch.compiler.disable  # a generator has no place in a compiled graph
+    @torch.no_grad()
+    def _noise(self, mask: Tensor) -> Tensor:
+        """The difference of two Gumbel draws a cell, which is logistic, from the own stream."""
+        generator = torch.Generator()
+        generator.set_state(self.stream.cpu())
+        draws = torch.rand(mask.shape, generator=generator)
+        self.stream.copy_(generator.get_state())
+        return torch.logit(draws, eps=1e-6).to(mask)
+
+
+def build_hard(spec: str | Mapping[str, Any] | None) -> Hard | None:
+    """From `attention.hard`: null, a kind, or a mapping with it and its setting."""
+    if spec is None or spec == "none":
+        return None
+    given = {"by": spec} if isinstance(spec, str) else spec
+    if not isinstance(given, Mapping) or "by" not in given:
+        raise UserError(
+            f"attention.hard={spec} must be null, one of {', '.join(KINDS)}, or a mapping such as "
+            "{by: top_k, keep: 0.1}."
+        )
+    if given["by"] not in KINDS:
+        raise unknown("value of attention.hard", str(given["by"]), KINDS)
+    for key in given:
+        if key not in KEYS:
+            raise unknown("key of attention.hard", str(key), KEYS)
+    return Hard(**given)
+
+
+def streams(network: nn.Module) -> list[Tensor]:
+    """The states of all random streams inside a network, to be kept and put back."""
+    return [m.stream for m in network.modules() if isinstance(m, Hard) and m.by == "gumbel"]
+
+
+def _straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    return hard + (soft - soft.detach())  # in this order the sum is exactly 0 or 1
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
