@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprl.config.gained import encoder_name
 from reprl.schema import CLEAN, PARTS
 
 
@@ -98,6 +97,14 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
     return names
+
+
+def encoder_name(name: str, spec: Any) -> str:
+    """What an encoder is called: `nature`, or `nature_differences` for what else it is fed."""
+    fed = spec.get("input") if isinstance(spec, Mapping) else None
+    if fed in (None, "frames") or name.endswith(f"_{fed}"):
+        return name
+    return f"{name}_{fed}"
 
 
 def method_of(parts: Mapping[str, str]) -> str:

@@ -74,7 +74,8 @@ class Number:
             return value
         if self.scheduled and isinstance(value, Mapping):
             return self._checked_schedule(key, value)
-        if isinstance(value, bool) or not isinstance(value, Real) or not self.contains(value):
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not self.contains(value):
             raise UserError(f"{key}={_shown(value)} must be {self}.")
         if self.whole:
             return int(value)  # type: ignore[call-overload]
@@ -156,9 +157,14 @@ Settings = Mapping[str, Setting]
 
 
 def checker(settings: Settings, owner: object = "") -> Callable[[str, Any], Any]:
-    """How a constructor checks its arguments: `check("tau", tau)`, blamed on the owner's class."""
-    name = owner if isinstance(owner, str) else type(owner).__name__
-    prefix = f"{name}: " if name else ""
+    """How a constructor checks its arguments: `check("tau", tau)`.
+
+    The owner is the object they are meant for, or the section of the configuration.
+    """
+    if isinstance(owner, str):
+        prefix = f"{owner}." if owner else ""
+    else:  # which may not be built yet: nothing but its class is asked for
+        prefix = f"{type(owner).__name__}: "
 
     def check(key: str, value: Any) -> Any:
         return settings[key].checked(prefix + key, value)

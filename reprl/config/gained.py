@@ -19,11 +19,3 @@ def completed(part: str, spec: Any) -> Any:
     if not isinstance(spec, Mapping) or not spec:
         return spec
     return {**GAINED.get(part, {}), **spec}
-
-
-def encoder_name(name: str, spec: Any) -> str:
-    """What an encoder is called: `nature`, or `nature_differences` for what else it is fed."""
-    fed = spec.get("input") if isinstance(spec, Mapping) else None
-    if fed in (None, "frames") or name.endswith(f"_{fed}"):
-        return name
-    return f"{name}_{fed}"

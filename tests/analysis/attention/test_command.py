@@ -167,10 +167,3 @@ def test_a_folder_without_runs(tmp_path, capsys):
     code, out = run(capsys, tmp_path)
     assert code == 2
     assert "no runs" in out.err
-
-
-def test_the_command_offers_every_method():
-    from reprl.analysis.attention.views import METHODS
-    from reprl.cli import attention
-
-    assert attention.METHODS == METHODS  # written twice, so that the help needs no torch

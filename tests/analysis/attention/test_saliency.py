@@ -9,9 +9,10 @@ from toys import REGION, RegionNetwork, ball_model
 
 from reprl.analysis.attention.network import kl, network_of
 from reprl.analysis.attention.saliency import GradCam, Perturbation, last_map
-from reprl.analysis.attention.views import METHODS, look, make_view, pixel_maps
+from reprl.analysis.attention.views import look, make_view, pixel_maps
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
+from reprl.schema import ATTRIBUTIONS
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_gradcam_knows_where_natures_cells_are(stock):
     assert cells.rows.centres().tolist() == [17.5 + 8 * i for i in range(7)]
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "mask"])
+@pytest.mark.parametrize("method", [m for m in ATTRIBUTIONS if m != "mask"])
 def test_every_method_works_on_the_stock_policy(stock, observations, method):
     before = {k: v.clone() for k, v in stock.policy.state_dict().items()}
     view = make_view(network_of(stock), method)

@@ -130,8 +130,8 @@ def test_a_game_has_its_own_stream_and_memory() -> None:
     ("options", "words"),
     [
         ({"skill": 1.5}, "skill=1.5"),
-        ({"skill": "good"}, "skill='good'"),
-        ({"blind_to": {"bal"}}, "unknown blind_to 'bal'.*'ball'"),
+        ({"skill": "good"}, "skill=good"),
+        ({"blind_to": {"bal"}}, "blind_to=bal is unknown.*'ball'"),
     ],
 )
 def test_wrong_input(options: dict, words: str) -> None:

@@ -119,7 +119,7 @@ def test_schedules_by_hand() -> None:
         ({"kind": "linear", "strat": 1.0}, "Did you mean 'start'"),
         ({"kind": "linear", "end": 1.0}, "needs start"),
         ({"kind": "linear", "start": "much", "end": 1.0}, "finite number"),
-        ({"kind": "linear", "start": 1.0, "end": 0.0, "warmup": 1.0}, "fraction of training"),
+        ({"kind": "linear", "start": 1.0, "end": 0.0, "warmup": 1.0}, "warmup=1.0 must be"),
         ({"kind": "constant", "start": 1.0, "end": 0.0}, "has no end"),
     ],
 )

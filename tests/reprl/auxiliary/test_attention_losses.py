@@ -214,7 +214,7 @@ def test_decoder_alone_keeps_the_distractor(free_mask):
     ("settings", "message"),
     [
         ({"target": "values"}, "Did you mean 'value'"),
-        ({"view": "mask"}, "unknown view of auxiliary loss 'decoder' 'mask'"),
+        ({"view": "mask"}, "view=mask is unknown: choose from map, image"),
         ({"target": "features", "view": "map"}, "target=features needs view=image"),
         ({"shrink": 0}, "shrink=0"),
         ({"coef": -1}, "coef=-1"),
