@@ -80,7 +80,7 @@ BAD = [
     ("--fast", "no option '--fast'", ""),
     ("--config-dir=nowhere", "there is no folder 'nowhere'", ""),
     ("hydra.searchpath=[file:///nowhere]", "there is no config folder '/nowhere'", ""),
-    ("encoder.threshold=low", "encoder.threshold=low is not a number", ""),
+    ("encoder.threshold=low", "encoder.threshold=low must be", "number"),
     ("attention=motoin", "attention=motoin is unknown", "Did you mean 'motion'?"),
     ("parent=nowhere@12", "there is no checkpoint 'nowhere'", ""),
     ("parent=nowhere@soon", "step after @ must be a whole number", ""),
