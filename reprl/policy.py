@@ -93,6 +93,22 @@ def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tup
     return log_probs, policy.value_net(critic).flatten()
 
 
+def action_logits(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
+    """Logits (B, A) of discrete actions for preprocessed images, for gradients and perturbation."""
+    shared = policy.share_features_extractor
+    extractor = policy.features_extractor if shared else policy.pi_features_extractor
+    logits: Tensor = policy.action_net(policy.mlp_extractor.forward_actor(extractor(inputs)))
+    return logits
+
+
+def state_values(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
+    """Values (B,) for preprocessed images."""
+    shared = policy.share_features_extractor
+    extractor = policy.features_extractor if shared else policy.vf_features_extractor
+    values: Tensor = policy.value_net(policy.mlp_extractor.forward_critic(extractor(inputs)))
+    return values.squeeze(-1)
+
+
 def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
     """Policy outputs for observations, bit for bit as SB3's `evaluate_actions` has them."""
     features, actor, critic, encoding = latents(policy, as_input(policy, observations))

@@ -14,7 +14,7 @@ from reprl.analysis.attention.views import View, look, pixel_maps
 from reprl.analysis.stats import estimate, mean
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.vector import make_vec_env
-from reprl.evaluation.players import inverse_cdf
+from reprl.policy import sample_actions
 from reprl.rng import numpy_stream
 
 CONDITIONS = ("intact", "attended removed", "random removed", "attended only", "random only")
@@ -71,7 +71,7 @@ def _play(
                 seen = _changed(view, observations, filling, condition, share, seed + step)
             with torch.no_grad():
                 chances = network(network.images(seen)).double().softmax(dim=1).cpu().numpy()
-            actions = inverse_cdf(chances, np.array([s.random() for s in streams]))
+            actions = sample_actions(chances, np.array([s.random() for s in streams]))
             _, _, dones, infos = env.step(np.where(playing, actions, -1))
             observations = env.observations()
             scores += [info["raw_reward"] * on for info, on in zip(infos, playing, strict=True)]

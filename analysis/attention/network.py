@@ -9,6 +9,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl.errors import UserError
+from reprl.policy import action_logits, state_values
 
 
 class Network(nn.Module):
@@ -21,14 +22,16 @@ class Network(nn.Module):
             raise UserError(f"attention maps need an agent that sees images, not {space}.")
         if not isinstance(policy.action_space, spaces.Discrete):
             raise UserError("attention maps need an agent with discrete actions.")
-        shared = policy.share_features_extractor
-        self.extractor = policy.features_extractor if shared else policy.pi_features_extractor
-        self.value_extractor = None if shared else policy.vf_features_extractor
-        self.mlp = policy.mlp_extractor
-        self.action_net, self.value_net = policy.action_net, policy.value_net
+        self.policy = policy
         # SB3 divides by 255 unless told that the images are floats already.
         self.scale = 255.0 if policy.normalize_images else 1.0
         self.shape: tuple[int, int, int] = (space.shape[0], space.shape[1], space.shape[2])
+
+    @property
+    def extractor(self) -> nn.Module:
+        """What the action head reads: an Encoder, or SB3's own features extractor."""
+        shared = self.policy.share_features_extractor
+        return self.policy.features_extractor if shared else self.policy.pi_features_extractor
 
     @property
     def device(self) -> torch.device:
@@ -39,14 +42,11 @@ class Network(nn.Module):
         return torch.as_tensor(observations, device=self.device).float() / self.scale
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.action_net(self.mlp.forward_actor(self.extractor(images)))
-        return logits
+        return action_logits(self.policy, images)
 
     def values(self, images: Tensor) -> Tensor:
         """State values (B,)."""
-        extractor = self.value_extractor or self.extractor
-        values: Tensor = self.value_net(self.mlp.forward_critic(extractor(images)))
-        return values.squeeze(-1)
+        return state_values(self.policy, images)
 
 
 def network_of(model: object) -> Network:

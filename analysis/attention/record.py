@@ -24,8 +24,8 @@ from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
-from reprl.evaluation.players import inverse_cdf
 from reprl.evaluation.variants import label
+from reprl.policy import sample_actions
 from reprl.rng import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
@@ -194,7 +194,7 @@ def sampled(network: Network, seed: int) -> Player:
 
     def act(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
         chances = _forward(network, observations)[0].softmax(dim=1).double().numpy()
-        return inverse_cdf(chances, stream.random(len(observations)))
+        return sample_actions(chances, stream.random(len(observations)))
 
     return act
 

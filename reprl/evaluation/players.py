@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from reprl.envs import Variant
 from reprl.envs.games import Scripted
@@ -20,13 +19,9 @@ from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
 from reprl.naming import method_of, part_name
+from reprl.policy import State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schema import PARTS
-
-# Convolutions may round differently in batches of another size, never by a row's place in one:
-# all forward passes have this size, so an action does not depend on who else is playing.
-FORWARD_BATCH = 16
-DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
 
 
 @dataclass(frozen=True)
@@ -105,8 +100,10 @@ class ModelAgent:
         self.model = model
         self.policy = model.policy
         self.deterministic = deterministic
-        self.has_probabilities = hasattr(self.policy, "get_distribution")
-        if not self.has_probabilities and not deterministic:
+        self.player = player_of(model)
+        self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
+        samples = hasattr(model, "player") or hasattr(self.policy, "get_distribution")
+        if not samples and not deterministic:
             raise UserError(
                 f"{type(model).__name__} has no action probabilities to sample from: "
                 "evaluate it with deterministic=True."
@@ -129,23 +126,29 @@ class ModelAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
-        if not self.has_probabilities:
-            actions, _ = self.policy.predict(observations, deterministic=True)
-            return np.asarray(actions)
-        chances = self.probabilities(observations)
-        return chances.argmax(axis=1) if self.deterministic else inverse_cdf(chances, uniforms)
+        if self.player.initial_state(1):
+            chances = self._remembering(observations, tasks)
+        else:
+            chances = self.probabilities(observations)
+        return chances.argmax(axis=1) if self.deterministic else sample_actions(chances, uniforms)
 
     def probabilities(self, observations: np.ndarray) -> np.ndarray:
-        """Action probabilities, (n, n_actions) float64."""
+        """Action probabilities of an agent without memory, (n, n_actions) float64."""
+        return self.player.outputs(observations, ())[0].probs
 
-        def forward(batch: Tensor) -> tuple[Tensor]:
-            return (self.policy.get_distribution(batch).distribution.probs,)
-
-        chances = in_batches(self.policy, forward, observations)[0].astype(np.float64)
-        # Once anything was compiled in this process, torch.distributions lets NaN pass.
-        if not np.isfinite(chances).all():
-            raise UserError(DIVERGED)
-        return chances
+    def _remembering(self, observations: np.ndarray, tasks: Sequence[Task | None]) -> np.ndarray:
+        """The same of an agent that carries a state through each game."""
+        fresh = self.player.initial_state(len(tasks))
+        known = [None if task is None else self._carried.get(task.key) for task in tasks]
+        state = tuple(
+            torch.stack([new[row] if old is None else old[i] for row, old in enumerate(known)])
+            for i, new in enumerate(fresh)
+        )
+        outputs, state = self.player.outputs(observations, state)
+        for row, task in enumerate(tasks):
+            if task is not None:
+                self._carried[task.key] = tuple(part[row] for part in state)
+        return outputs.probs
 
 
 class ScriptedPlayer:
@@ -219,35 +222,3 @@ def labels_of(method: str, **known: Any) -> dict[str, Any]:
         "step": 0,
         **known,
     }
-
-
-def inverse_cdf(chances: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """The action at which the cumulated probability (n, A) passes the uniform (n,)."""
-    cumulated = np.cumsum(chances, axis=1)
-    passed = cumulated > uniforms[:, None] * cumulated[:, -1:]  # (n, A)
-    return passed.argmax(axis=1)
-
-
-@torch.no_grad()
-def in_batches(
-    policy: Any, forward: Callable[[Tensor], tuple[Tensor | None, ...]], observations: np.ndarray
-) -> list[Any]:
-    """Apply `forward` in evaluation mode to padded batches of one size; numpy results, or None."""
-    training = policy.training
-    policy.set_training_mode(False)
-    n = len(observations)
-    results = []
-    try:
-        for start in range(0, n, FORWARD_BATCH):
-            part = observations[start : start + FORWARD_BATCH]
-            batch = np.zeros((FORWARD_BATCH, *observations.shape[1:]), observations.dtype)
-            batch[: len(part)] = part
-            results.append(forward(torch.as_tensor(batch, device=policy.device)))
-    except ValueError as error:  # torch.distributions refuses NaN
-        raise UserError(DIVERGED) from error
-    finally:
-        policy.set_training_mode(training)
-    return [
-        None if parts[0] is None else torch.cat(parts)[:n].cpu().numpy()
-        for parts in zip(*results, strict=True)
-    ]

@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from stable_baselines3.common.preprocessing import preprocess_obs
-from torch import Tensor
 
-from reprl.encoders.base import Encoder
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
@@ -23,14 +20,14 @@ from reprl.envs.variation import find
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
-from reprl.evaluation.players import ModelAgent, Task, in_batches, inverse_cdf
+from reprl.evaluation.players import ModelAgent, Task
 from reprl.evaluation.variants import expand, label
 from reprl.game_seeds import whose_games
+from reprl.policy import Outputs, sample_actions
 from reprl.schema import TWIN
 from reprl.settings import STEPS
 
 TWIN_COLUMNS = TWIN.columns
-VIEWS = ("probabilities", "value", "features", "attention")
 
 
 def twin_evaluation(
@@ -80,7 +77,7 @@ def twin_evaluation(
     try:
         while len(rows) < steps * len(chosen):
             left = steps - len(rows) // len(chosen)
-            task = Task(find("original"), episode, int(seed), whose)
+            task = Task(find(CLEAN), episode, int(seed), whose)
             common = {"episode": episode, "eval_seed": int(seed), "sticky": float(sticky)}
             common["game_seed"] = task.game_seed
             rows += [row | common for row in _one_game(agent, env, chosen, task, left)]
@@ -111,16 +108,17 @@ def _one_game(
         env.queue(index, task.game_seed)
     observations = env.reset()
     rows: list[dict[str, Any]] = []
+    state = agent.player.initial_state(env.num_envs)  # each view carries its own
     for step in range(limit):
         _require_same_game(env, chosen)
-        views = look(agent.policy, observations)
-        for variant, measured in zip(chosen, compare(views), strict=True):
+        outputs, state = agent.player.outputs(observations, state)
+        for variant, measured in zip(chosen, compare(outputs), strict=True):
             row: dict[str, Any] = {"variant": label(variant), "family": variant.family}
             row |= {"severity": variant.severity, "deterministic": agent.deterministic}
             rows.append(row | {"step_in_game": step} | measured)
-        clean = views["probabilities"][:1].astype(np.float64)
+        clean = outputs.probs[:1]
         draw = np.array([uniforms.random()])
-        action = clean.argmax(axis=1) if agent.deterministic else inverse_cdf(clean, draw)
+        action = clean.argmax(axis=1) if agent.deterministic else sample_actions(clean, draw)
         _, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
         observations = env.observations()
         for index, variant in enumerate(chosen, 1):
@@ -131,34 +129,9 @@ def _one_game(
     return rows
 
 
-def look(policy: Any, observations: np.ndarray) -> dict[str, Any]:
-    """What the agent makes of observations (n, ...): probabilities, value, features, attention."""
-
-    def forward(batch: Tensor) -> tuple[Tensor | None, ...]:
-        attention = None
-        if isinstance(policy.features_extractor, Encoder) and policy.share_features_extractor:
-            images = preprocess_obs(
-                batch, policy.observation_space, normalize_images=policy.normalize_images
-            )
-            assert isinstance(images, Tensor)
-            output = policy.features_extractor.encode(images)
-            actor = critic = output.features
-            attention = output.attention
-        else:
-            features = policy.extract_features(batch)
-            actor, critic = features if isinstance(features, tuple) else (features, features)
-        latent = policy.mlp_extractor.forward_actor(actor)
-        chances = policy._get_action_dist_from_latent(latent).distribution.probs
-        value = policy.value_net(policy.mlp_extractor.forward_critic(critic))
-        return chances, value.flatten(), actor, attention
-
-    return dict(zip(VIEWS, in_batches(policy, forward, observations), strict=True))
-
-
-def compare(views: dict[str, Any]) -> list[dict[str, float]]:
+def compare(outputs: Outputs) -> list[dict[str, float]]:
     """The measures of every view but the first against the first."""
-    chances = views["probabilities"].astype(np.float64)  # (n, A)
-    value, features, attention = views["value"], views["features"], views["attention"]
+    chances, value, features, attention = outputs  # (n, A), (n,), (n, F), (n, K, h, w) or None
     return [
         {
             "js": jensen_shannon(chances[0], chances[i]),

@@ -93,7 +93,7 @@ def test_gradcam_by_hand():
         feature_map = nn.Sequential(*list(network.extractor.cnn)[:-1])(images)
     feature_map.requires_grad_()
     hidden = network.extractor.linear(feature_map.flatten(1))
-    logits = network.action_net(hidden)
+    logits = network.policy.action_net(hidden)
     logits.max(dim=1).values.sum().backward()
     weights = feature_map.grad.mean(dim=(2, 3), keepdim=True)
     expected = (weights * feature_map).sum(dim=1, keepdim=True).relu()

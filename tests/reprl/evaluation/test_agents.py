@@ -20,15 +20,15 @@ from reprl.evaluation import (
     evaluate_model,
     mean_scores,
 )
-from reprl.evaluation.players import FORWARD_BATCH, inverse_cdf
+from reprl.policy import FORWARD_BATCH, sample_actions
 
 
-def test_inverse_cdf_by_hand():
+def test_sampled_actions_by_hand():
     chances = np.array([[0.2, 0.3, 0.0, 0.5]] * 5)
-    drawn = inverse_cdf(chances, np.array([0.0, 0.19, 0.2, 0.49, 0.999999]))
+    drawn = sample_actions(chances, np.array([0.0, 0.19, 0.2, 0.49, 0.999999]))
     assert drawn.tolist() == [0, 0, 1, 1, 3]
     # Rounding of float32 must never lead past the last action, or to one of probability zero.
-    assert inverse_cdf(np.array([[0.1, 0.2, 0.0]]), np.array([1 - 2**-53])).tolist() == [1]
+    assert sample_actions(np.array([[0.1, 0.2, 0.0]]), np.array([1 - 2**-53])).tolist() == [1]
 
 
 def test_random_agent_is_uniform():

@@ -7,7 +7,8 @@ import pytest
 
 from reprl.errors import UserError
 from reprl.evaluation import TWIN_COLUMNS, evaluate, twin_evaluation
-from reprl.evaluation.twin import jensen_shannon, look, mass_shift, relative_distance
+from reprl.evaluation.twin import jensen_shannon, mass_shift, relative_distance
+from reprl.policy import player_of
 
 
 def test_measures_by_hand():
@@ -36,18 +37,18 @@ def test_views_are_the_policys_own(masked):
     import torch
 
     pictures = np.random.default_rng(0).integers(0, 256, (3, 2, 36, 36), dtype=np.uint8)
-    views = look(masked.policy, pictures)
+    outputs, _ = player_of(masked).outputs(pictures, ())
     masked.policy.set_training_mode(False)
     with torch.no_grad():
         batch = torch.as_tensor(pictures)
         chances = masked.policy.get_distribution(batch).distribution.probs
         values = masked.policy.predict_values(batch).flatten()
         features = masked.policy.extract_features(batch)
-    np.testing.assert_allclose(views["probabilities"], chances.numpy(), rtol=1e-4)
-    np.testing.assert_allclose(views["value"], values.numpy(), rtol=1e-4)
-    np.testing.assert_allclose(views["features"], features.numpy(), rtol=1e-3, atol=1e-5)
-    assert views["attention"].ndim == 4
-    assert len(views["attention"]) == 3
+    np.testing.assert_allclose(outputs.probs, chances.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(outputs.values, values.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(outputs.features, features.numpy(), rtol=1e-3, atol=1e-5)
+    assert outputs.attention.ndim == 4
+    assert len(outputs.attention) == 3
 
 
 def test_a_stronger_variant_changes_more_and_an_absent_one_nothing(masked):
