@@ -16,11 +16,11 @@ import pandas as pd
 from reprl.analysis.coverage import main_variants
 from reprl.analysis.gap import Played, played
 from reprl.analysis.load import Results, Run
-from reprl.analysis.naming import is_baseline, trained_variants
 from reprl.analysis.pairwise import LEVEL, Difference, difference, holm, seeds_needed
 from reprl.analysis.tables import Column, Table, form
 from reprl.claims import FILE, Claim, Claims, read_claims
 from reprl.errors import UserError, nearest
+from reprl.naming import is_baseline, trained_variants
 
 POWER = 0.8
 RULE = (

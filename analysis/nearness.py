@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from reprl.analysis.naming import curve_of, is_baseline
+from reprl.naming import curve_of, is_baseline
 
 BOXES = ("constant_rectangle", "moving_square", "random_squares", "ball_decoys")
 COLOURS = ("family:colour", "family:strobe")

@@ -13,10 +13,11 @@ from importlib import resources
 
 import pandas as pd
 
-from reprl.analysis.naming import usual_severity
 from reprl.game_seeds import shared_seeds
+from reprl.naming import usual_severity
+from reprl.schema import CLEAN, PARTS
+from reprl.tables import read_text
 
-CLEAN = "original"
 RANDOM = "random"
 
 
@@ -25,7 +26,10 @@ def measured() -> pd.DataFrame:
     """Every shipped game: game, variant, severity, sticky, eval_seed, episode, score, length."""
     path = resources.files("reprl.analysis") / "random_play.csv"
     with resources.as_file(path) as file:
-        return pd.read_csv(file)
+        frame, _ = read_text(file)
+    for column in frame.columns.difference(["game", "variant", "end"]):
+        frame[column] = pd.to_numeric(frame[column], errors="coerce")
+    return frame
 
 
 def with_measured(episodes: pd.DataFrame, game: str) -> pd.DataFrame:
@@ -57,7 +61,7 @@ def with_measured(episodes: pd.DataFrame, game: str) -> pd.DataFrame:
     shipped = pd.concat(parts, ignore_index=True).drop(columns="game")
     shipped = shipped.assign(run=RANDOM, method=RANDOM, train_seed=-1, step=0, deterministic=False)
     shipped["game_seed"] = shared_seeds(shipped).astype(str)
-    for part in ("algo", "encoder", "attention", "auxiliary", "augmentation"):
+    for part in PARTS:
         shipped[part] = "none"
     whole = [episodes.reset_index(drop=True), shipped]
     return pd.concat(whole, ignore_index=True)

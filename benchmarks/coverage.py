@@ -18,9 +18,9 @@ from scipy import stats
 
 from reprl.analysis.gap import played
 from reprl.analysis.load import collect
-from reprl.analysis.naming import is_baseline
 from reprl.analysis.stats import Array, variance_components
 from reprl.disk import write_atomically
+from reprl.naming import is_baseline
 from reprl.rng import numpy_stream
 
 ROOT = Path(__file__).parent.parent

@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.curves import load_curve
-from reprl.analysis.gap import CLEAN, Played, generalization_gap, played
+from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.summary import overall
 from reprl.disk import write_atomically
+from reprl.schema import CLEAN
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results.md"

@@ -8,11 +8,14 @@ import pandas as pd
 import pytest
 from players import PixelAgent
 
+from reprl import tables
 from reprl.cli import main
 from reprl.envs import find
 from reprl.errors import UserError
-from reprl.evaluation import RandomAgent, Task, evaluate, store, twin_evaluation
+from reprl.evaluation import RandomAgent, Task, evaluate, twin_evaluation
+from reprl.evaluation.campaign import missing
 from reprl.rng import numpy_stream, stream_seed
+from reprl.schema import EPISODES
 
 SMALL = {"size": 36, "stack": 2, "n_envs": 4}
 
@@ -66,17 +69,17 @@ def test_a_file_without_the_column_was_played_by_the_shared_rule(tmp_path):
     path = tmp_path / "episodes.csv"
     table = evaluate(trained(1), "original", 3, games="shared", **SMALL)
     table.drop(columns="game_seed").to_csv(path, index=False)
-    there, damaged = store.read(path)
+    there, damaged = tables.read(path, EPISODES)
     assert damaged == 0
     pd.testing.assert_frame_equal(there, table)
     shared = [Task(find("original"), e, 0) for e in range(3)]
     own = [Task(find("original"), e, 0, 1) for e in range(3)]
     same = {"method": "pixels", "step": 0, "deterministic": False, "sticky": 0.0}
-    assert store.missing(there, shared, **same) == []
-    assert store.missing(there, own, **same) == own
+    assert missing(there, shared, **same) == []
+    assert missing(there, own, **same) == own
     more = evaluate(trained(1), "original", 3, **SMALL)
-    assert len(store.add(path, more)) == 6  # both rules, side by side
-    again, _ = store.read(path)
+    assert len(tables.merge(path, more, EPISODES)) == 6  # both rules, side by side
+    again, _ = tables.read(path, EPISODES)
     assert again["game_seed"].tolist() == [*table["game_seed"], *more["game_seed"]]  # to the bit
 
 
@@ -86,7 +89,7 @@ def test_a_damaged_seed_costs_only_its_own_row(tmp_path):
     table.astype({"game_seed": object}).assign(
         game_seed=[str(table["game_seed"][0]), "torn", str(table["game_seed"][2])]
     ).to_csv(path, index=False)
-    there, damaged = store.read(path)
+    there, damaged = tables.read(path, EPISODES)
     assert damaged == 1
     assert there["game_seed"].tolist() == table["game_seed"].iloc[[0, 2]].tolist()
 

@@ -17,7 +17,7 @@ import pytest
 from reprl import checkpoint
 from reprl.errors import UserError
 from reprl.sweeps import plan
-from reprl.sweeps.cluster.launch import launcher as cluster_launcher
+from reprl.sweeps.cluster import launcher as cluster_launcher
 
 TINY = [
     "device=cpu",
