@@ -238,8 +238,8 @@ class Imitation(OnPolicy, Supervised):
                 f"n_steps={self.n_steps} must be at least the environment's gap between the "
                 f"frames of a stack, {self.rollout_buffer.gap}."
             )
-        if self.env is not None:  # a model that only predicts needs no expert
-            self.expert = self._expert()
+        # a model that only predicts needs no expert
+        self.expert = None if self.env is None else self._expert()
         self.rollout_buffer.updates = self.updates
         # What plays in the rollout: the compiled policy, or the same without compiling.
         self._actor = self.network or CompiledPolicy(self.policy, compile=False)
@@ -293,6 +293,7 @@ class Imitation(OnPolicy, Supervised):
     def _executed(self, actions: np.ndarray) -> np.ndarray:
         """The actions (n_envs,) that are played where the learner has drawn these; labels all."""
         assert self.env is not None
+        assert self.expert is not None
         assert self._last_episode_starts is not None
         objects = self.env.objects()  # type: ignore[attr-defined]
         costs = self.expert.costs(objects, self._last_episode_starts)
@@ -332,11 +333,12 @@ class Imitation(OnPolicy, Supervised):
         return self
 
     def buffer_state(self) -> dict[str, np.ndarray]:
-        return super().buffer_state() | {"expert": plain_bytes(self.expert.state())}
+        known = {} if self.expert is None else {"expert": plain_bytes(self.expert.state())}
+        return super().buffer_state() | known
 
     def load_buffer_state(self, state: dict[str, np.ndarray]) -> None:
         super().load_buffer_state(state)
-        if self.env is not None:
+        if self.expert is not None:
             self.expert.load_state(json.loads(state["expert"].tobytes()))
 
     def _excluded_save_params(self) -> list[str]:

@@ -353,9 +353,9 @@ GREEDY = {"greedy": {"_target_": f"{__name__}.Greedy"}}
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"updates": 0}, "updates=0 must be a whole number of at least 1"),
+        ({"updates": 0}, "updates=0 must be a whole number from 1"),
         ({"updates": 1.5}, "updates=1.5 must be a whole number"),
-        ({"batch_size": 1}, "batch_size=1 must be a whole number of at least 2"),
+        ({"batch_size": 1}, "batch_size=1 must be a whole number from 2"),
         ({"buffer_size": 31}, "buffer_size=31 is smaller than a rollout: n_steps=16 x 2"),
         ({"expert": {"skill": 1.1}}, "expert.skill=1.1 must be a number from 0 to 1"),
         ({"expert": {"skil": 1}}, "unknown key of expert 'skil'.*Did you mean 'skill'"),
@@ -385,6 +385,8 @@ def test_other_algorithms_have_advantages() -> None:
 
 def test_a_game_without_a_scripted_player_is_refused() -> None:
     env = make_vec_env(n_envs=2, game="pong")
-    with pytest.raises(UserError, match="scripted player.*game=pong has none: breakout has"):
+    with pytest.raises(
+        UserError, match="needs a scripted agent: there is one for breakout.*not for 'pong'"
+    ):
         imitation(env)
     env.close()
