@@ -124,7 +124,7 @@ class Algorithm(BaseAlgorithm):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond SB3's, as plain data."""
-        return {}
+        return {"mode": self.mode}
 
     def player(self) -> Player:
         """How the trained network plays; with memory, what it carries from step to step."""

@@ -127,7 +127,7 @@ class Session:
     def _crosses(self, every: int) -> bool:
         # a function of the step alone, so that an interrupted run does the same things
         step = self.model.num_timesteps
-        return step // every > (step - self.config.rollout) // every
+        return step // every > (step - self.model.steps_per_update) // every
 
     def _validate(self, interrupts: Interrupts) -> dict[str, float]:
         """Play and keep the validation games; their mean scores, none if a signal came first."""

@@ -5,6 +5,7 @@ import pytest
 
 from reprl.analysis.attention.study import _merge
 from reprl.analysis.attention.trend import trend, write_trend
+from reprl.schema import SCORES
 
 IDENTITY = {"run": "r", "method": "m", "train_seed": 0}
 
@@ -16,7 +17,7 @@ def rows(value: float) -> pd.DataFrame:
 
 def add(path, step, value, view="mask", player="agent", variant="green_lines"):
     columns = IDENTITY | {"step": step, "variant": variant, "view": view, "player": player}
-    _merge(path, rows(value), columns)
+    _merge(path, rows(value), columns, SCORES)
 
 
 @pytest.fixture
