@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -178,7 +179,8 @@ def _steps_a_game(target: Target) -> float:
         lengths = [float(row["rollout/length"]) for row in rows if row.get("rollout/length")]
     except (OSError, ValueError, KeyError):
         lengths = []
-    return (lengths[-1] if lengths else RANDOM_FRAMES) / FRAME_SKIP
+    known = [length for length in lengths if math.isfinite(length)]  # nan before a game has ended
+    return (known[-1] if known else RANDOM_FRAMES) / FRAME_SKIP
 
 
 def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
