@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from reprl.evaluation.players import Agent
 
 USUAL_SPEED = 1000  # agent steps/s of evaluation on two cores: what the first estimate assumes
-FRAME_SKIP = 4  # emulator frames an agent step
 RANDOM_FRAMES = 700  # of a game of random play
 HELP = "play full games on variants with trained, random and scripted agents"
 
@@ -172,6 +171,7 @@ def _say_time(campaign: Campaign, found: list[Target], greedy: bool) -> None:
 
 def _steps_a_game(target: Target) -> float:
     """Agent steps of a game at the end of training; a random game's where nobody knows."""
+    from reprl.envs.machine import SKIP
     from reprl.runs.metrics import read_rows
 
     try:
@@ -180,7 +180,7 @@ def _steps_a_game(target: Target) -> float:
     except (OSError, ValueError, KeyError):
         lengths = []
     known = [length for length in lengths if math.isfinite(length)]  # nan before a game has ended
-    return (known[-1] if known else RANDOM_FRAMES) / FRAME_SKIP
+    return (known[-1] if known else RANDOM_FRAMES) / SKIP
 
 
 def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:

@@ -19,7 +19,7 @@ from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
 from reprl.naming import method_of, part_name
-from reprl.policy import State, player_of, sample_actions
+from reprl.policy import Player, State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schema import PARTS
 
@@ -100,14 +100,14 @@ class ModelAgent:
         self.model = model
         self.policy = model.policy
         self.deterministic = deterministic
-        self.player = player_of(model)
-        self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
         samples = hasattr(model, "player") or hasattr(self.policy, "get_distribution")
         if not samples and not deterministic:
             raise UserError(
                 f"{type(model).__name__} has no action probabilities to sample from: "
                 "evaluate it with deterministic=True."
             )
+        self.player: Player = player_of(model)
+        self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
         name = type(model).__name__.lower()
         seed = getattr(model, "seed", None)
         parts = _parts_of(model)

@@ -22,6 +22,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from reprl import checkpoint, guard, trust
+from reprl.checkpoint.files import remove_leftovers
 from reprl.cli import main
 from reprl.config.schema import hash_of
 from reprl.envs.vector import MAGIC
@@ -407,7 +408,7 @@ def test_checkpoints_behind_a_link_are_not_touched(
     assert main(["resume", str(run)]) == 2
     assert "move the whole folder" in capsys.readouterr().err
     with pytest.raises(UserError, match="link"):
-        checkpoint.remove_leftovers(run)
+        remove_leftovers(run)
     assert sorted(disk.rglob("*")) == before
     assert main(["runs", str(run.parent)]) == 0
     assert "interrupted" in capsys.readouterr().out

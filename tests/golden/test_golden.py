@@ -8,6 +8,7 @@ everywhere. A later version may add tensors, columns and tables; what is here mu
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,22 @@ def runs(tmp_path: Path) -> Path:
     return place
 
 
+# What 0.3 measures in another way: random play, and intervals where runs shared their games.
+NEVER = re.compile("(?!)")
+CHANGED = {
+    "difficulty.csv": re.compile("random"),
+    "overall.csv": re.compile("(clean|score|iqm)_(low|high)|iqm"),
+    "scores.csv": re.compile(".*_(low|high)"),
+}
+
+
 def play_again(place: Path) -> None:
     """Evaluate as the golden games were: the protocol is said in full, whatever the defaults are.
 
     Games and actions are drawn from seed 0, alike for all agents and variants.
     """
     protocol = ["episodes=3", "seed=0", "deterministic=false", "sticky=0.0", "checkpoint=newest"]
+    protocol.append("games=shared")
     variants = "variants=original,green_lines,moving_square,noise@0.5"
     machine = ["n_envs=8", "workers=0", "threads=1", "progress=off"]
     assert main(["evaluate", str(place), variants, *protocol, *machine, "agents=random"]) == 0
@@ -173,6 +184,10 @@ def test_the_report_has_the_same_numbers(runs: Path, monkeypatch: pytest.MonkeyP
     assert golden
     for file in golden:
         a, b = pd.read_csv(runs.parent / "report" / "tables" / file.name), pd.read_csv(file)
-        assert set(b) <= set(a), f"{file.name} has lost columns"
+        kept = [c for c in b if not CHANGED.get(file.name, NEVER).fullmatch(c)]
+        assert set(kept) <= set(a), f"{file.name} has lost columns"
+        assert len(kept) > 1
+        if "method" in b:  # 0.3 ships 500 games of random play and takes them instead of three
+            a, b = (t[t["method"] != "random"].reset_index(drop=True) for t in (a, b))
         # the last digits of statistics are the CPU's too
-        pd.testing.assert_frame_equal(a[list(b)], b, rtol=1e-6, obj=file.name)
+        pd.testing.assert_frame_equal(a[kept], b[kept], rtol=1e-6, obj=file.name)

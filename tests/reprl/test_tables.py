@@ -104,7 +104,7 @@ def test_columns_are_those_of_the_design():
     text = (
         "run, method, algo, encoder, attention, auxiliary, augmentation, train_seed, step, "
         "variant, family, severity, episode, eval_seed, deterministic, sticky, "
-        "episode_return, length, end"
+        "episode_return, length, end, game_seed"
     )
     assert list(COLUMNS) == text.split(", ")
     assert list(rows("original")[1].columns) == text.split(", ")

@@ -140,7 +140,7 @@ def test_a_game_without_ground_truth_is_drawn_and_not_scored(tmp_path, capsys):
     path = make_run(tmp_path / "pong", **{"env.game": "pong"})
     code, out = run(capsys, path)
     assert code == 0
-    assert "no ground truth" in out.out
+    assert "not scored" in out.out
     assert (path / "attention" / "original.png").is_file()
     assert not (path / "attention" / "scores.csv").exists()
 

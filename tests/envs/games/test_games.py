@@ -158,7 +158,7 @@ def test_a_scripted_agent_is_as_good_as_its_skill() -> None:
 
     assert points(1.0) >= 4
     assert points(0.0) <= 1
-    with pytest.raises(UserError, match="blind_to 'car'.*'cars'"):
+    with pytest.raises(UserError, match="blind_to=car.*'cars'"):
         Crosser(blind_to="car")
 
 
