@@ -234,14 +234,18 @@ def player_of(model: Any) -> Player:
     if hasattr(model, "player"):
         made: Player = model.player()
         return made
-    policy = getattr(model, "policy", None)
+    return policy_player(model.policy)
+
+
+def policy_player(policy: Any) -> Player:
+    """A policy with action probabilities or Q-values as a player."""
     if hasattr(policy, "get_distribution"):
         return PolicyPlayer(policy)
     if hasattr(policy, "q_net"):
         return GreedyPlayer(policy)
     raise UserError(
-        f"{type(model).__name__} cannot be played: its policy has neither action probabilities "
-        "nor Q-values; give the model a player() method."
+        f"{type(policy).__name__} cannot be played: it has neither action probabilities nor "
+        "Q-values; give the model a player() method."
     )
 
 

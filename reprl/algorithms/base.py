@@ -21,7 +21,7 @@ from reprl.checkpoint.construction import called_with
 from reprl.checkpoint.serialization import encode
 from reprl.checkpoint.state import Captured, Stored, capture, restore, take_spaces
 from reprl.errors import UserError
-from reprl.policy import Player, player_of
+from reprl.policy import Player, policy_player
 from reprl.specs import Specs
 
 
@@ -128,7 +128,7 @@ class Algorithm(BaseAlgorithm):
 
     def player(self) -> Player:
         """How the trained network plays; with memory, what it carries from step to step."""
-        return player_of(_Plain(self.policy))
+        return policy_player(self.policy)
 
     def require_compiled(self, compiled: bool) -> None:
         """Refuse to change between compiled and eager code: their last bits differ."""
@@ -183,13 +183,6 @@ class Algorithm(BaseAlgorithm):
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "timings"]
-
-
-class _Plain:
-    """A policy alone, without the model's own player()."""
-
-    def __init__(self, policy: Any) -> None:
-        self.policy = policy
 
 
 class TimedEnv:

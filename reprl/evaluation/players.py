@@ -107,6 +107,7 @@ class ModelAgent:
                 "evaluate it with deterministic=True."
             )
         self.player: Player = player_of(model)
+        self._remembers = bool(self.player.initial_state(1))
         self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
         name = type(model).__name__.lower()
         seed = getattr(model, "seed", None)
@@ -126,7 +127,7 @@ class ModelAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
-        if self.player.initial_state(1):
+        if self._remembers:
             chances = self._remembering(observations, tasks)
         else:
             chances = self.probabilities(observations)
