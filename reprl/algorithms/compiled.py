@@ -44,16 +44,16 @@ def patient_compiler() -> Any:
     return torch._dynamo.config.patch(recompile_limit=256, accumulated_recompile_limit=1024)
 
 
-def keep_memory() -> None:
+def keep_memory() -> bool:
     """Let this process keep the memory it frees, instead of asking the system for it again.
 
     An update takes and frees some hundred MB; filling fresh pages was an eighth of its time. Only
-    the GNU C library knows these settings; elsewhere nothing happens.
+    the GNU C library knows these settings; elsewhere nothing happens. Whether it took them all.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if set_option is not None:
-        for option, value in MALLOC.items():
-            set_option(option, value)
+    if set_option is None:
+        return False
+    return all([bool(set_option(option, value)) for option, value in MALLOC.items()])
 
 
 @contextmanager
