@@ -53,7 +53,8 @@ def keep_memory() -> bool:
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if set_option is None:
         return False
-    return all([bool(set_option(option, value)) for option, value in MALLOC.items()])
+    taken = [set_option(option, value) for option, value in MALLOC.items()]
+    return all(taken)
 
 
 @contextmanager
