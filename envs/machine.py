@@ -26,6 +26,11 @@ class Settings:
     size: int
     noop_max: int
     max_frames: int
+    background: float | None = None  # gray levels a step that a slow memory follows; None: frames
+
+
+# What an environment must share with training for an agent to see the same.
+OBSERVED = ("game", "stack", "gap", "size", "background")
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,14 @@ def make_vec_env(
     noop_max: int = 30,
     max_frames: int = 108_000,
     reward: str | float | None = None,
+    background: float | None = None,
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
 
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
+    With `background`, observations are differences to a memory of the game's picture that follows
+    it by so many gray levels a step: 128 where nothing changed.
     """
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
@@ -70,6 +73,7 @@ def make_vec_env(
         size=check("size", size),
         noop_max=check("noop_max", noop_max),
         max_frames=check("max_frames", max_frames),
+        background=check("background", background),
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):

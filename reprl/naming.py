@@ -94,9 +94,17 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
+    if _sees_background(config):
+        names["encoder"] += "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
     return names
+
+
+def _sees_background(config: Mapping[str, Any]) -> bool:
+    """Whether a run's observations are differences to a memory of the game's picture."""
+    env = config.get("env")
+    return isinstance(env, Mapping) and env.get("background") is not None
 
 
 def encoder_name(name: str, spec: Any) -> str:
@@ -127,7 +135,9 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     names, encoder = parts_of(config), config.get("encoder")
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
-    return not extras and fed == "frames" and trained_variants(config) == [CLEAN]
+    if fed != "frames" or _sees_background(config):
+        return False
+    return not extras and trained_variants(config) == [CLEAN]
 
 
 def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:

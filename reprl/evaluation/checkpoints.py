@@ -11,6 +11,7 @@ from typing import Any
 from reprl import checkpoint, guard
 from reprl.checkpoint.files import candidates
 from reprl.config.schema import Config
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.evaluation.players import labels_of
 from reprl.naming import parts_of
@@ -32,7 +33,7 @@ class Target:
     def settings(self) -> dict[str, Any]:
         """What the environment must share with training for the agent to see the same."""
         env = self.config.env
-        return {"game": env.game, "stack": env.stack, "gap": env.gap, "size": env.size}
+        return {key: getattr(env, key) for key in OBSERVED}
 
     @property
     def method(self) -> str:

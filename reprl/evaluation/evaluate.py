@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.machine import OBSERVED
 from reprl.envs.protocol import VariantSpec
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
@@ -41,8 +42,8 @@ def evaluate(
 
     Episode e has the same start and the same stream of uniforms on every variant, and for every
     agent of one training seed; with games="shared", and for agents without a seed, for all agents.
-    Game, stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games
-    that differ in any action, reward or lost life, per variant.
+    What it sees (game, stack, ...) is the model's own unless given. `attrs["distinct"]` counts the
+    games that differ in any action, reward or lost life, per variant.
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent) | settings
@@ -118,11 +119,11 @@ def fitted(agent: Agent, arena: Arena) -> Agent:
 
 
 def env_settings(agent: Any) -> dict[str, Any]:
-    """Game, stack, gap and size a model was trained with, as far as it can say."""
+    """What a model saw in training (game, stack, size, ...), as far as it can say."""
     env = getattr(agent, "env", None)
     own = getattr(env, "settings", None)
     if own is not None:
-        return {key: getattr(own, key) for key in ("game", "stack", "gap", "size")}
+        return {key: getattr(own, key) for key in OBSERVED}
     shape = getattr(getattr(agent, "observation_space", None), "shape", None)
     return {"stack": int(shape[0]), "size": int(shape[-1])} if shape and len(shape) == 3 else {}
 

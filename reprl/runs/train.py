@@ -207,6 +207,7 @@ def make_env(config: Config) -> AtariVecEnv:
         noop_max=e.noop_max,
         max_frames=e.max_frames,
         reward=e.reward,
+        background=e.background,
     )
 
 
