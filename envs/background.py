@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-NEUTRAL = 128  # the gray of a pixel that looks as remembered
-
 
 class Background:
     """One picture that follows the game's by at most `rate` gray levels a step (sigma-delta)."""
@@ -25,12 +23,14 @@ class Background:
         self.fresh = True
 
     def difference(self, picture: np.ndarray, out: np.ndarray) -> None:
-        """Write NEUTRAL plus half the difference of a picture (size, size) uint8; then learn."""
+        """Write how far a picture (size, size) uint8 is from the memory, 0 to 255; then learn.
+
+        Without its sign: what is darker than remembered counts as much as what is brighter, and
+        nothing is black, as before a game's first frame.
+        """
         if self.fresh:
             self.memory[:] = picture
             self.fresh = False
         change = picture - self.memory
-        # half, so that 256 gray levels hold both signs; away from zero, so that none is lost
-        half = np.copysign(np.ceil(np.abs(change) / 2), change)
-        out[:] = np.clip(half + NEUTRAL, 0, 255).astype(np.uint8)
+        out[:] = np.rint(np.abs(change))
         self.memory += np.clip(change, -self.rate, self.rate)

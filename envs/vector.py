@@ -55,7 +55,7 @@ def make_vec_env(
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
     With `background`, observations are differences to a memory of the game's picture that follows
-    it by so many gray levels a step: 128 where nothing changed.
+    it by so many gray levels a step: black where nothing changed.
     """
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
