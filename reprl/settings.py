@@ -132,6 +132,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "memory": Number(0, 1000, whole=True),
         "decay": FRACTION,
     },
+    "ObjectTarget": LOSS | {"positive": Number(1)},
     "Regularization": LOSS,
     "Reconstruction": LOSS | {"shrink": COUNT},
     "ValuePrediction": LOSS | {"hidden": COUNT},

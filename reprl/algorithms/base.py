@@ -197,6 +197,7 @@ class TimedEnv:
     def step(self, actions: np.ndarray) -> Any:
         # Not sooner: at on_rollout_start a callback may still capture the model.
         self._algorithm._phase = "collecting"
+        self._algorithm.rollout_buffer.look(self._env)  # type: ignore[attr-defined]
         began = perf_counter()
         result = self._env.step(actions)
         self.seconds += perf_counter() - began

@@ -43,6 +43,8 @@ from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.encoders.base import Encoder
+from reprl.envs.games import game as game_of
+from reprl.envs.games import no_truth
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
@@ -172,6 +174,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         if self.env is not None:  # a model that only predicts may have been trained so
             self.losses.require_views()
         self.auxiliary = self.losses.modules
+        self.rollout_buffer.wants_boxes = self.losses.needs("boxes")
+        if self.rollout_buffer.wants_boxes and self.env is not None:
+            require_truth(self.env)
         if self.mode == "fast":
             self.losses.layout = torch.channels_last
         if self.weight_decay:
@@ -461,6 +466,18 @@ class UpdateMetrics:
         """The magnitude of each weighted term: auxiliary ones first, the entropy last."""
         last = dict(sorted(self.own_weights.items(), key=lambda item: item[0] == "entropy"))
         return {name: abs(w * means[name]) for name, w in (weights | last).items()}
+
+
+def require_truth(env: Any) -> None:
+    """Refuse a loss that is taught by truth where the environment knows none."""
+    name = getattr(getattr(env, "settings", None), "game", None)
+    if name is None or not hasattr(env, "objects"):
+        raise UserError(
+            "an auxiliary loss needs boxes, the truth of where objects are: only reprl's games "
+            "know it."
+        )
+    if not game_of(name).has_truth:
+        raise UserError(no_truth("an auxiliary loss that needs boxes", name))
 
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:

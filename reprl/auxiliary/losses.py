@@ -122,6 +122,10 @@ class AuxiliaryLosses:
                     f"algorithm does not supply (it has {', '.join(sorted(supplies)) or 'none'})."
                 )
 
+    def needs(self, name: str) -> bool:
+        """Whether a loss reads a field of OPTIONAL."""
+        return any(name in loss.needs for loss in self.terms.each())
+
     @property
     def encoder(self) -> Encoder:
         return self.policy.features_extractor  # type: ignore[return-value]
@@ -268,6 +272,9 @@ class AuxiliaryLosses:
         fields: dict[str, Any] = {"rewards": zeros, "returns": zeros, "advantages": zeros, "at": at}
         fields |= {"episode_starts": zeros.bool(), "env_index": place, "time_index": place}
         fields |= {"log_probs": output.log_probs, "values": output.values}
+        fields["boxes"] = torch.tensor([2.0, 3.0, 5.0, 7.0], device=zeros.device).expand(
+            len(actions), 1, 4
+        )
         return DryBatch(
             observations=observations,
             actions=actions,
