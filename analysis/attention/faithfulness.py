@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from reprl.analysis.attention.network import Network, kl
 from reprl.analysis.attention.scores import over_blocks
 from reprl.analysis.attention.views import View, look, make_view, pixel_maps
+from reprl.policy import State
 from reprl.rng import numpy_stream, torch_stream
 
 SHARES = tuple(np.linspace(0, 1, 11).round(2).tolist()) + (0.01, 0.02, 0.05)
@@ -71,10 +72,11 @@ def policy_curves(
     *,
     filling: np.ndarray | None = None,
     seed: int = 0,
+    state: State = (),
 ) -> dict[tuple[str, str], np.ndarray]:
     """KL(pi(I) || pi(I')) at every share of pixels: (test, order) -> (N, len(SHARES)) sorted."""
     filling = typical_picture(observations) if filling is None else filling
-    clean = _logits(network, observations)
+    clean = _logits(network, observations, state)
     shares = sorted(SHARES)
     curves = {}
     for name in ORDERS:
@@ -83,7 +85,7 @@ def policy_curves(
             found = []
             for share in shares:
                 changed = replaced(observations, order, share, filling, keep=test == "insertion")
-                found.append(kl(clean, _logits(network, changed)))
+                found.append(kl(clean, _logits(network, changed, state)))
             curves[test, name] = torch.stack(found, dim=1).numpy()
     return curves
 
@@ -129,17 +131,20 @@ def _redraw(layer: nn.Module, stream: torch.Generator) -> None:
         parameter.copy_(parameter.flatten()[places].view_as(parameter))
 
 
-def sanity_check(view: View, observations: np.ndarray, seed: int = 0) -> pd.DataFrame:
+def sanity_check(
+    view: View, observations: np.ndarray, seed: int = 0, state: State = ()
+) -> pd.DataFrame:
     """Similarity of maps to those of the trained network as its layers are randomised.
 
-    A map that looks the same whatever the weights shows the picture, not the agent.
+    A map that looks the same whatever the weights shows the picture, not the agent. What an agent
+    with a memory carried is the trained one's throughout.
     """
     size = view.network.shape[1:]
-    trained = pixel_maps(view, look(view, observations), size)
+    trained = pixel_maps(view, look(view, observations, state), size)
     rows = []
     for name, network in randomised(view.network, seed):
         other = make_view(network, view.name)
-        maps = pixel_maps(other, look(other, observations), size)
+        maps = pixel_maps(other, look(other, observations, state), size)
         rows.append((name, similarity(trained, maps)))
     return pd.DataFrame(rows, columns=["randomised_up_to", "similarity"])
 
@@ -154,9 +159,10 @@ def similarity(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @torch.no_grad()
-def _logits(network: Network, observations: np.ndarray) -> Tensor:
-    parts = [
-        network(network.images(observations[i : i + 256])).cpu()
-        for i in range(0, len(observations), 256)
-    ]
+def _logits(network: Network, observations: np.ndarray, state: State) -> Tensor:
+    parts = []
+    for i in range(0, len(observations), 256):
+        some = slice(i, i + 256)
+        images = network.images(observations[some])
+        parts.append(network(images, *(part[some] for part in state)).cpu())
     return torch.cat(parts)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from reprl.analysis.attention.faithfulness import pixel_order, replaced
 from reprl.analysis.attention.views import View, look, pixel_maps
 from reprl.analysis.stats import estimate, mean
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.vector import make_vec_env
+from reprl.evaluation.play_loop import PlayLoop
 from reprl.policy import sample_actions
 from reprl.rng import numpy_stream
 
@@ -57,23 +57,20 @@ def _play(
     max_steps: int,
     settings: Mapping[str, Any] | None,
 ) -> np.ndarray:
-    network = view.network
     streams = [numpy_stream(seed, "attention", "masked play", i) for i in range(games)]
     scores, playing = np.zeros(games), np.ones(games, dtype=bool)
     env = make_vec_env(
         variant, n_envs=games, **{**(settings or {}), "training": False, "seed": seed}
     )
     try:
-        observations = env.reset()
+        loop = PlayLoop(env, view.network)
         for step in range(max_steps):
-            seen = observations
+            seen = loop.observations
             if condition != "intact":
-                seen = _changed(view, observations, filling, condition, share, seed + step)
-            with torch.no_grad():
-                chances = network(network.images(seen)).double().softmax(dim=1).cpu().numpy()
+                seen = _changed(view, loop, filling, condition, share, seed + step)
+            chances = loop.outputs(seen).probs
             actions = sample_actions(chances, np.array([s.random() for s in streams]))
-            _, _, dones, infos = env.step(np.where(playing, actions, -1))
-            observations = env.observations()
+            _, dones, infos = loop.step(np.where(playing, actions, -1))
             scores += [info["raw_reward"] * on for info, on in zip(infos, playing, strict=True)]
             playing &= ~dones
             if not playing.any():
@@ -84,17 +81,14 @@ def _play(
 
 
 def _changed(
-    view: View,
-    observations: np.ndarray,
-    filling: np.ndarray,
-    condition: str,
-    share: float,
-    seed: int,
+    view: View, loop: PlayLoop, filling: np.ndarray, condition: str, share: float, seed: int
 ) -> np.ndarray:
+    """The moment's pictures without the attended pixels, or with only those."""
+    observations = loop.observations
     name = "random" if condition.startswith("random") else "attention"
     if name == "random":
         maps = np.zeros((len(observations), *view.network.shape[1:]), np.float32)
     else:
-        maps = pixel_maps(view, look(view, observations), view.network.shape[1:])
+        maps = pixel_maps(view, look(view, observations, loop.state), view.network.shape[1:])
     order = pixel_order(maps, name, seed)
     return replaced(observations, order, share, filling, keep=condition.endswith("only"))

@@ -19,6 +19,7 @@ from reprl.analysis.attention.views import View
 from reprl.encoders.base import Encoder
 from reprl.encoders.geometry import Grid, gaussians, grid, separable
 from reprl.errors import UserError
+from reprl.policy import State
 
 
 class Gradient(View):
@@ -26,13 +27,14 @@ class Gradient(View):
 
     name = "gradient"
 
-    def cells(self, images: Tensor) -> Tensor:
-        found = self._attribute(images, best_action(self.network, images))
+    def cells(self, images: Tensor, *state: Tensor) -> Tensor:
+        found = self._attribute(images, best_action(self.network, images, *state), state or None)
         return found.detach()[:, -1:].abs()  # (B, 1, H, W)
 
-    def _attribute(self, images: Tensor, action: Tensor) -> Tensor:
+    def _attribute(self, images: Tensor, action: Tensor, state: State | None) -> Tensor:
         inputs = images.detach().clone().requires_grad_()
-        result: Tensor = Saliency(self.network).attribute(inputs, target=action)
+        method = Saliency(self.network)
+        result: Tensor = method.attribute(inputs, target=action, additional_forward_args=state)
         return result
 
 
@@ -42,10 +44,14 @@ class Integrated(Gradient):
     name = "integrated"
     steps = 16
 
-    def _attribute(self, images: Tensor, action: Tensor) -> Tensor:
+    def _attribute(self, images: Tensor, action: Tensor, state: State | None) -> Tensor:
         method = IntegratedGradients(self.network)
         result: Tensor = method.attribute(
-            images, target=action, n_steps=self.steps, internal_batch_size=256
+            images,
+            target=action,
+            additional_forward_args=state,
+            n_steps=self.steps,
+            internal_batch_size=256,
         )
         return result.float()
 
@@ -77,16 +83,16 @@ class Perturbation(View):
         return torch.exp(-0.5 * ((torch.arange(side) - centres[:, None]) / self.spot) ** 2)
 
     @torch.no_grad()
-    def cells(self, images: Tensor) -> Tensor:
+    def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         spots = self.spots.to(images.device).unsqueeze(1)  # (M, 1, H, W)
-        before = centred(self.network(images))
+        before = centred(self.network(images, *state))
         blurred = blur(images, self.blur)
         scores = []
-        for image, smooth, logits in zip(images, blurred, before, strict=True):
-            parts = [
-                centred(self.network(image * (1 - some) + smooth * some))
-                for some in spots.split(128)
-            ]
+        for row, (image, smooth, logits) in enumerate(zip(images, blurred, before, strict=True)):
+            parts = []
+            for some in spots.split(128):
+                past = (part[row : row + 1].expand(len(some), *part.shape[1:]) for part in state)
+                parts.append(centred(self.network(image * (1 - some) + smooth * some, *past)))
             scores.append(0.5 * (torch.cat(parts) - logits).square().sum(dim=1))  # (M,)
         return torch.stack(scores).view(len(images), 1, *self.grid)
 
@@ -100,17 +106,17 @@ class GradCam(View):
         super().__init__(network)
         self.layer, self.cells_at = last_map(network)
 
-    def cells(self, images: Tensor) -> Tensor:
+    def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         kept: list[Tensor] = []
 
         def keep(_: nn.Module, __: Any, output: Tensor) -> None:
             kept.append(output)
 
-        action = best_action(self.network, images)
+        action = best_action(self.network, images, *state)
         handle = self.layer.register_forward_hook(keep)
         try:
             # Frozen or not, the map needs a gradient: the images carry it there.
-            logits = self.network(images.detach().clone().requires_grad_())
+            logits = self.network(images.detach().clone().requires_grad_(), *state)
         finally:
             handle.remove()
         feature_map = kept[-1]  # an encoder that masks its image may look twice
@@ -132,9 +138,9 @@ class GradCam(View):
 
 
 @torch.no_grad()
-def best_action(network: Network, images: Tensor) -> Tensor:
+def best_action(network: Network, images: Tensor, *state: Tensor) -> Tensor:
     """The action with the largest logit, (B,)."""
-    return network(images).argmax(dim=1)
+    return network(images, *state).argmax(dim=1)
 
 
 def last_map(network: Network) -> tuple[nn.Module, Grid]:

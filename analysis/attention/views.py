@@ -14,6 +14,7 @@ from torch.nn import functional
 from reprl.analysis.attention.network import Network
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
+from reprl.policy import State
 from reprl.schema import ATTRIBUTIONS
 from reprl.validation import choice
 
@@ -27,8 +28,11 @@ class View:
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def cells(self, images: Tensor) -> Tensor:
-        """Attention of each image (B, 1, h, w), not negative, at the view's own resolution."""
+    def cells(self, images: Tensor, *state: Tensor) -> Tensor:
+        """Attention of each image (B, 1, h, w), not negative, at the view's own resolution.
+
+        `state` is what an agent with a memory carried into these moments, rows first.
+        """
         raise AssertionError(f"{type(self).__name__} must define cells()")
 
     def project(self, cells: Tensor, size: int | tuple[int, int]) -> Tensor:
@@ -63,7 +67,7 @@ class MaskView(View):
         self.grid = (dry.shape[2], dry.shape[3])
 
     @torch.no_grad()
-    def cells(self, images: Tensor) -> Tensor:
+    def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         attention = self.encoder.encode(images).attention
         assert attention is not None
         # With a mask per frame the newest one is what the ground truth belongs to.
@@ -101,12 +105,27 @@ def make_view(network: Network, method: str | None = None) -> View:
     return found[choice("method", method, ATTRIBUTIONS)](network)
 
 
-def look(view: View, observations: np.ndarray, batch: int = 64) -> Tensor:
-    """Cells (N, 1, h, w) of observations (N, C, H, W), some at a time."""
-    parts = [
-        view.cells(view.network.images(observations[i : i + batch])).detach().cpu()
-        for i in range(0, len(observations), batch)
-    ]
+def limits(view: View, method: str | None) -> list[str]:
+    """What this agent has not, in a sentence each."""
+    found = []
+    if method is None and view.name != "mask":
+        others = ", ".join(m for m in ATTRIBUTIONS if m not in ("mask", view.name))
+        found.append(
+            f"this agent has no attention mask: its {view.name} is shown (method= also takes "
+            f"{others})."
+        )
+    if (explained := view.network.player.explains) != "logits" and view.name != "mask":
+        found.append(f"this agent has no action logits: its {explained} are explained instead.")
+    return found
+
+
+def look(view: View, observations: np.ndarray, state: State = (), batch: int = 64) -> Tensor:
+    """Cells (N, 1, h, w) of observations (N, C, H, W) and states, some at a time."""
+    parts = []
+    for i in range(0, len(observations), batch):
+        some = slice(i, i + batch)
+        images = view.network.images(observations[some])
+        parts.append(view.cells(images, *(part[some] for part in state)).detach().cpu())
     return torch.cat(parts)
 
 

@@ -17,7 +17,7 @@ from reprl.validation import Number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from reprl.analysis.attention.record import Player
+    from reprl.analysis.attention.record import Behaviour
     from reprl.analysis.attention.study import Study
     from reprl.envs import Variant
     from reprl.evaluation.checkpoints import Target
@@ -89,12 +89,14 @@ def _target(target: Target, variant: Variant, values: dict[str, Any]) -> None:
 def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool) -> None:
     from reprl.analysis.attention.network import network_of
     from reprl.analysis.attention.study import measure_faithfulness, study, write
-    from reprl.analysis.attention.views import make_view
+    from reprl.analysis.attention.views import limits, make_view
 
     model = target.load()
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
     view = make_view(network_of(model), values["method"])
     where = f"{target.folder.path.name} at step {step} on {variant.name}"
+    for sentence in limits(view, values["method"]):
+        print(sentence, file=sys.stderr)
     print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
     seed, settings = _seed(target, values), target.settings
     found = study(
@@ -121,7 +123,7 @@ def _seed(target: Target, values: dict[str, Any]) -> int:
     return stream_seed(values["seed"], "attention", "games", target.config.seed) % 2**31
 
 
-def _player(name: str, seed: int, game: str) -> Player | None:
+def _player(name: str, seed: int, game: str) -> Behaviour | None:
     from reprl.analysis.attention.record import scripted, uniform
 
     if name == "scripted":

@@ -20,6 +20,7 @@ from reprl.envs.variation import find
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
+from reprl.evaluation.play_loop import PlayLoop
 from reprl.evaluation.players import ModelAgent, Task
 from reprl.evaluation.variants import expand, label
 from reprl.game_seeds import whose_games
@@ -106,12 +107,11 @@ def _one_game(
     uniforms = task.uniforms()
     for index in range(env.num_envs):
         env.queue(index, task.game_seed)
-    observations = env.reset()
+    loop = PlayLoop(env, agent.player)
     rows: list[dict[str, Any]] = []
-    state = agent.player.initial_state(env.num_envs)  # each view carries its own
     for step in range(limit):
         _require_same_game(env, chosen)
-        outputs, state = agent.player.outputs(observations, state)
+        outputs = loop.outputs()
         for variant, measured in zip(chosen, compare(outputs), strict=True):
             row: dict[str, Any] = {"variant": label(variant), "family": variant.family}
             row |= {"severity": variant.severity, "deterministic": agent.deterministic}
@@ -119,8 +119,7 @@ def _one_game(
         clean = outputs.probs[:1]
         draw = np.array([uniforms.random()])
         action = clean.argmax(axis=1) if agent.deterministic else sample_actions(clean, draw)
-        _, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
-        observations = env.observations()
+        rewards, dones, _ = loop.step(np.repeat(action, env.num_envs))
         for index, variant in enumerate(chosen, 1):
             if rewards[index] != rewards[0] or dones[index] != dones[0]:
                 raise UserError(f"{reason(variant)}: leave it out.")
