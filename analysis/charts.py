@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from reprl.analysis.curves import banded, load_curve, together
+from reprl.analysis.curves import (
+    POINTS,
+    STEP_COLUMNS,
+    TIME_COLUMNS,
+    banded,
+    load_curve,
+    together,
+)
+from reprl.analysis.definitions import PLOTS
 from reprl.analysis.gap import generalization_gap, random_scores, run_scores, score_estimates
 from reprl.analysis.load import Results
 from reprl.analysis.measured import REFERENCES
@@ -37,7 +47,8 @@ def chart_data(
         "seeds": [],
         "random": {},
         "severity": [],
-        "learning": learning(results),
+        "learning": {"steps": learning(results), "hours": learning_by_hours(results)},
+        "words": PLOTS,
         "measures": MEASURES,
         "twin": [],
         "twin_variants": list(dict.fromkeys([*variants, *twin.frame["variant"]])),
@@ -48,25 +59,30 @@ def chart_data(
     for row in twin.frame.to_dict("records"):
         values = {m: [row[m], row[f"{m}_low"], row[f"{m}_high"]] for m in MEASURES}
         data["twin"].append({"method": row["method"], "variant": row["variant"]} | values)
-    # A method may be seen by its mask and by saliency, and on each variant by another of them: the
-    # plot of a variant shows one.
-    views: dict[tuple[str, str], str] = {}
+    # A mask and a gradient answer different questions: each kind has a plot of its own. Of one kind
+    # a method may have several views, and on each variant others: the plot of a variant shows one.
+    views: dict[tuple[str, str, str], str] = {}
     for row in attention.frame.to_dict("records"):
-        place = (row["method"], row["variant"])
+        place = (row["method"], row["variant"], kind_of(row["view"]))
         views[place] = min(views.get(place, row["view"]), row["view"], key=_preference)
     for row in attention.frame.to_dict("records"):
-        if row["view"] != views[row["method"], row["variant"]]:
+        kind = kind_of(row["view"])
+        if row["view"] != views[row["method"], row["variant"], kind]:
             continue
         keys = ("method", "variant", "view", "object", "metric", "value", *REFERENCES)
-        data["attention"].append(
-            {k: row[k] for k in keys} | {"low": row["value_low"], "high": row["value_high"]}
-        )
+        ends = {"low": row["value_low"], "high": row["value_high"], "kind": kind}
+        data["attention"].append({k: row[k] for k in keys} | ends)
     return dict(jsonable(data))
 
 
-def _preference(view: str) -> tuple[bool, bool]:
-    """The mask comes first, in games the agent itself plays."""
-    return view.endswith(" plays"), not view.startswith("mask")
+def kind_of(view: str) -> str:
+    """`mask` for what the agent itself multiplies by, `saliency` for what is computed from it."""
+    return "mask" if view.startswith("mask") else "saliency"
+
+
+def _preference(view: str) -> bool:
+    """Games the agent itself plays come first."""
+    return view.endswith(" plays")
 
 
 def _scores(episodes: pd.DataFrame, variants: list[str], data: dict[str, Any]) -> None:
@@ -97,18 +113,36 @@ def _scores(episodes: pd.DataFrame, variants: list[str], data: dict[str, Any]) -
 
 
 def learning(results: Results) -> list[dict[str, Any]]:
-    """One banded training curve per method; copies of a run count as one seed."""
+    """One banded training curve per method, and every seed's own; copies of a run are one seed."""
+    return _learning(results, STEP_COLUMNS, 1.0)
+
+
+def learning_by_hours(results: Results) -> list[dict[str, Any]]:
+    """The same over the time that training took."""
+    return _learning(results, TIME_COLUMNS, 3600.0)
+
+
+def _learning(results: Results, columns: Sequence[str], unit: float) -> list[dict[str, Any]]:
     curves: dict[str, dict[int, list[tuple[Array, Array]]]] = {}
     for run in results.runs:
-        curve = load_curve(run.metrics) if run.metrics is not None else None
+        curve = load_curve(run.metrics, columns) if run.metrics is not None else None
         if curve is not None:
+            curve = (curve[0] / unit, curve[1])
             curves.setdefault(run.method, {}).setdefault(run.seed, []).append(curve)
     out = []
     for method, seeds in curves.items():
-        band = banded([together(same) for same in seeds.values()])
+        each = {seed: together(same) for seed, same in seeds.items()}
+        band = banded(list(each.values()))
         points = band[["step", "score", "low", "high", "n_seeds"]].to_numpy().tolist()
-        out.append({"method": method, "points": points})
+        thin = [{"seed": seed, "points": _thinned(*curve)} for seed, curve in each.items()]
+        out.append({"method": method, "points": points, "seeds": thin if len(thin) > 1 else []})
     return out
+
+
+def _thinned(x: Array, y: Array) -> list[list[float]]:
+    """A curve of at most as many points as its band has, ends included."""
+    keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
+    return [[float(f"{a:.5g}"), float(f"{b:.4g}")] for a, b in zip(x[keep], y[keep], strict=True)]
 
 
 def jsonable(value: Any) -> Any:

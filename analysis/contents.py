@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from reprl.analysis.finding import Finding
 from reprl.analysis.gap import generalization_gap, score_estimates
 from reprl.analysis.load import Results
 from reprl.analysis.severity import RULE, difficulty, severity_areas
 from reprl.analysis.stats import ENOUGH_SEEDS, relative_gap
 from reprl.analysis.summary import EXPLORATORY
-from reprl.analysis.tables import Column, Table
+from reprl.analysis.tables import DASH, Column, Table
 from reprl.naming import (
     is_plain,
     trained_variants,
@@ -23,6 +24,11 @@ VARIANT = Column("variant", "Variant")
 BETTER = "how often a run beats one of the other; needs two seeds of each"
 REACHES = "its score above random, as a share of what the plain agent learned on the clean game"
 SEEDS = Column("n_seeds", "Seeds", "count")
+LOOKS = (
+    "how often the peak of its mask or gradient is on the ball, as a multiple of chance: on the "
+    "clean game → on the variants"
+)
+DISTRACTED = "how often that peak is on what the variant draws, as a multiple of chance"
 
 
 def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
@@ -31,8 +37,8 @@ def spread(key: str, label: str, kind: Any = "score", help: str = "") -> Column:
 
 
 NEAR_AND_FAR = [
-    spread("near", "Near variants", help="like an augmentation some method was trained with"),
-    spread("far", "Far variants", help="like none of the augmentations"),
+    spread("near", "Near ones", help="like an augmentation some method was trained with"),
+    spread("far", "Far ones", help="like none of the augmentations"),
 ]
 
 
@@ -49,28 +55,45 @@ def interval_words(seeds: Iterable[float]) -> str:
     )
 
 
-def overall_table(summary: pd.DataFrame) -> Table:
-    """The ranking."""
+def overall_table(
+    summary: pd.DataFrame,
+    found: Finding | None = None,
+    looks: Mapping[str, Mapping[str, str]] | None = None,
+) -> Table:
+    """The ranking, a line a method: scores, what is kept, the difference to the baseline, looks."""
     if summary.empty:  # only random or scripted players were measured
         return Table("overall", "", [], summary)
-    frame = summary.sort_values("order").drop(columns=["order", "why"]).reset_index(drop=True)
+    by_order = summary.sort_values(["order", "score"], ascending=[True, False], na_position="last")
+    frame = by_order.drop(columns=["order", "why"]).reset_index(drop=True)
     frame["beats"] = [
         f"{b} of {n}" if r is not None else "unknown"
         for b, n, r in zip(frame["beat_random"], frame["n_seeds"], frame["ranked"], strict=True)
     ]
+    gaps = found.differences if found is not None else {}
+    for key, end in (("difference", "value"), ("difference_low", "low"), ("difference_high", "high")):
+        frame[key] = [getattr(gaps[m], end) if m in gaps else float("nan") for m in frame["method"]]
+    seen = [(looks or {}).get(str(m), {}) for m in frame["method"]]
+    frame["looks"] = [_looks(found) for found in seen]
+    frame["distracted"] = [found.get("distractor", DASH) for found in seen]
+    all_beat = bool((frame["beat_random"] == frame["n_seeds"]).all())
     columns = [
         METHOD,
-        Column("rank", "Rank", "count", help="by score on variants; none if random is as good"),
-        SEEDS,
-        spread("clean", "Clean score"),
-        spread("score", "Score on variants", help="mean over the variants all runs share"),
+        *([SEEDS] if frame["n_seeds"].nunique() > 1 else []),
+        spread("clean", "Clean game"),
+        spread("score", "Variants", help="mean over the variants all runs share"),
         *NEAR_AND_FAR[: 2 * int(frame["near"].notna().any())],
-        Column("runs", "Each run", help="score on variants of every training run"),
-        spread("retention", "Retention", "share", "share of what was learned that survives"),
-        Column("beats", "Runs better than random"),
+        spread("retention", "Kept", "share", "share of what was learned that survives"),
     ]
+    if found is not None and gaps:
+        columns.append(spread("difference", f"Minus {found.baseline}", help="points, Welch"))
+    columns.append(Column("runs", "Each run", help="score on variants of every training run"))
+    if not all_beat:
+        columns.append(Column("beats", "Runs better than random"))
+    if looks:
+        columns.append(Column("looks", "Looks at the ball", help=LOOKS))
+        columns.append(Column("distracted", "at the drawing", help=DISTRACTED))
     note = (
-        "Ordered by the score on the variants. Retention = (score − random on the variant) / "
+        "Ordered by the score on the variants. Kept: retention = (score − random on the variant) / "
         "(clean − random on the clean game); it is high for methods that learned little too. "
         f"{interval_words(frame['n_seeds'])}"
     )
@@ -79,6 +102,12 @@ def overall_table(summary: pd.DataFrame) -> Table:
     if (frame["ranked"].map(lambda r: r is True) & frame["rank"].isna()).any():
         note += " Without an interval no rank, since another seed may turn the order round."
     return Table("overall", "Methods at a glance", columns, frame, note)
+
+
+def _looks(found: Mapping[str, str]) -> str:
+    """`52× → 36× gradient`: clean and varied, as far as it was measured, and by which view."""
+    times = " → ".join(found[k] for k in ("clean", "varied") if k in found)
+    return f"{times} {found['view']}" if times else DASH
 
 
 def scores_table(episodes: pd.DataFrame, variants: list[str]) -> Table:

@@ -10,6 +10,7 @@ import pandas as pd
 from reprl.analysis.stats import Array, estimate, mean
 
 STEP_COLUMNS = ("step", "steps", "total_timesteps", "time/total_timesteps")
+TIME_COLUMNS = ("time/elapsed", "time/time_elapsed")
 SCORE_COLUMNS = ("rollout/score", "score", "rollout/ep_rew_mean", "rollout/episode_return")
 SPEED_COLUMNS = ("time/steps_per_second", "time/fps", "fps")
 POINTS = 60
@@ -20,9 +21,14 @@ def first_column(frame: pd.DataFrame, candidates: Sequence[str]) -> str | None:
     return next((c for c in candidates if c in frame.columns), None)
 
 
-def load_curve(metrics: pd.DataFrame) -> tuple[Array, Array] | None:
-    """The training score of one run as (steps, scores), both (T,), or None if it has none."""
-    step, score = first_column(metrics, STEP_COLUMNS), first_column(metrics, SCORE_COLUMNS)
+def load_curve(
+    metrics: pd.DataFrame, columns: Sequence[str] = STEP_COLUMNS
+) -> tuple[Array, Array] | None:
+    """The training score of one run as (steps, scores), both (T,), or None if it has none.
+
+    `columns` are what it may be drawn over: TIME_COLUMNS for seconds of training.
+    """
+    step, score = first_column(metrics, columns), first_column(metrics, SCORE_COLUMNS)
     if step is None or score is None:
         return None
     table = metrics[[step, score]].apply(pd.to_numeric, errors="coerce").dropna()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from reprl import guard
 from reprl.analysis.load import Run
 from reprl.errors import UserError
 
-BUDGET = 9_000_000  # bytes of base64 for all pictures, so that the page stays below 15 MB
+BUDGET = 2_200_000  # bytes of base64 for all pictures: with the explorer's the page stays below 5 MB
 AS_IS = 150_000  # a PNG up to this size is embedded unchanged
 WIDEST = 1200
 
@@ -32,16 +33,27 @@ class Picture:
     source: str
     video: str = ""  # where it lies, seen from the page
     light: bool = False  # drawn for white paper
+    first: bool = True  # of the first run of its method: shown unfolded
 
 
-def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[Picture]:
+def pictures(
+    runs: list[Run], warnings: list[str], page: Path, order: Sequence[str] = ()
+) -> list[Picture]:
     """Every attention picture that can be read, until the budget is spent.
 
+    Methods come in the order given, first one run of each: the others are folded away.
     Videos stay in their run folders; the page, in the folder `page`, has links to them.
     """
     found: list[Picture] = []
     spent, left_out = 0, 0
-    for run in runs:
+    with_pictures = [run for run in runs if run.images or run.trends]
+    firsts = {run.method: run.name for run in reversed(with_pictures)}
+    place = {method: i for i, method in enumerate(order)}
+    ordered = sorted(
+        with_pictures,
+        key=lambda run: (firsts[run.method] != run.name, place.get(run.method, len(place))),
+    )
+    for run in ordered:
         shown = [(variant, path, False) for variant, path in run.images.items()]
         shown += [(variant, path, True) for variant, path in run.trends.items()]
         for variant, path, is_trend in shown:
@@ -53,11 +65,13 @@ def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[Picture]:
                 continue
             spent += len(source)
             who = (run.name, run.method, run.seed, variant)
+            first = firsts[run.method] == run.name and not is_trend
             if is_trend:
-                found.append(Picture(*who, "over training", source, light=True))
+                found.append(Picture(*who, "over training", source, light=True, first=False))
             else:
                 video = link(run.videos.get(variant), page)
-                found.append(Picture(*who, _state(run, variant), source, video))
+                state = _state(run, variant)
+                found.append(Picture(*who, state, source, video, first=first))
     if left_out:
         warnings.append(f"{left_out} attention pictures were left out to keep the page small.")
     return found

@@ -1,23 +1,31 @@
-"""One colour and one marker per method, the same in every plot and in the page."""
+"""One colour and one marker per method, the same in every plot and in the page.
+
+A method's colour follows from its name, so it is the same in every report as long as no other
+method there has the same claim to it; the plain agent is always slate.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from reprl.naming import is_baseline
 
-# Okabe and Ito's colour-blind-safe colours without yellow, which vanishes on white; the second
-# of each pair is the same hue lifted for dark backgrounds.
+# Colour-blind-safe hues as text on white (contrast of at least 4.5) and lifted as text on black.
 COLOURS = (
-    ("#0072b2", "#5aaae6"),
-    ("#d55e00", "#f4893f"),
-    ("#009e73", "#35cda0"),
-    ("#cc79a7", "#e7a3c8"),
-    ("#b87a00", "#f2b632"),
-    ("#3f9bd1", "#9bd8ff"),
+    ("#0067a5", "#6ab4ee"),
+    ("#bd4b00", "#f59452"),
+    ("#007a58", "#3fd0a5"),
+    ("#b03a7c", "#ee9fca"),
+    ("#8a6100", "#eebd49"),
+    ("#007a8c", "#5fd0e0"),
+    ("#6a4fc0", "#b9a5ff"),
+    ("#587300", "#b5d24a"),
 )
-GRAY = ("#6b7280", "#9aa3b2")
+PLAIN = ("#3f4854", "#c3cbd6")
+PLAIN_INDEX = len(COLOURS)
+GRAY = ("#5f6773", "#9aa3b2")
 MARKERS = ("o", "s", "^", "D", "v", "P")  # the page draws the same shapes by index
 
 
@@ -32,14 +40,39 @@ class Style:
     shape: int
 
 
-def styles(methods: Sequence[str]) -> dict[str, Style]:
-    """Styles in the order given: colours repeat after six methods, with another marker then."""
+def styles(methods: Sequence[str], plain: Collection[str] = ()) -> dict[str, Style]:
+    """Styles of methods; beyond the eighth colours repeat, with another marker then."""
     out: dict[str, Style] = {}
-    trained = [m for m in methods if not is_baseline(m)]
-    for i, method in enumerate(trained):
-        colour, shape = i % len(COLOURS), (i + i // len(COLOURS)) % len(MARKERS)
-        out[method] = Style(colour, *COLOURS[colour], MARKERS[shape], shape)
+    chosen = _colours([m for m in methods if not is_baseline(m) and m not in plain])
+    used: dict[int, int] = {}
+    for method in methods:
+        if is_baseline(method):
+            continue
+        colour = PLAIN_INDEX if method in plain else chosen[method]
+        again = used[colour] = used.get(colour, -1) + 1
+        shape = (colour + again) % len(MARKERS)
+        pair = PLAIN if colour == PLAIN_INDEX else COLOURS[colour]
+        out[method] = Style(colour, *pair, MARKERS[shape], shape)
     for i, method in enumerate(m for m in methods if is_baseline(m)):
         shape = (i + 3) % len(MARKERS)
         out[method] = Style(-1, *GRAY, MARKERS[shape], shape)
     return out
+
+
+def _colours(methods: Sequence[str]) -> dict[str, int]:
+    """Each name's own colour, or the next free one; in the order of names, not of folders."""
+    out: dict[str, int] = {}
+    free = set(range(len(COLOURS)))
+    for method in sorted(methods):
+        free = free or set(range(len(COLOURS)))
+        own = zlib.crc32(method.encode()) % len(COLOURS)
+        colour = min(free, key=lambda c: (c - own) % len(COLOURS))
+        free.discard(colour)
+        out[method] = colour
+    return out
+
+
+def css(dark: bool) -> str:
+    """The colours as custom properties of a style sheet, `--c0` and on; `--c-1` is the gray."""
+    pairs = {-1: GRAY, **dict(enumerate(COLOURS)), PLAIN_INDEX: PLAIN}
+    return " ".join(f"--c{index}: {pair[dark]};" for index, pair in pairs.items())

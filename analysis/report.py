@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import resources
@@ -14,57 +15,77 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from reprl import __version__
 from reprl.analysis import contents, measured
 from reprl.analysis.ablation import ablation_table, settings_table
-from reprl.analysis.charts import chart_data
+from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
+from reprl.analysis.definitions import PLOTS
+from reprl.analysis.explorer.embed import embedded_films
+from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
 from reprl.analysis.gallery import Picture, pictures
-from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
+from reprl.analysis.gap import main_labels, played, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
+from reprl.analysis.names import display_names, parse_names, renamed
+from reprl.analysis.overview import matrix, overview, profiles, row_order, where_it_looks
 from reprl.analysis.palette import Style, styles
+from reprl.analysis.palette import css as colours
 from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
+from reprl.analysis.thumbnails import thumbnails
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import game as game_of
 from reprl.errors import UserError
 from reprl.naming import is_baseline, is_plain
 from reprl.schema import CLEAN
 
-TITLE = "Does it generalize, and where does it look?"
 INTERVALS = (
     "over whole training runs: Student t where each seed played games of its own, two-way (run and "
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
-PLOTS = {"retention": "Retention", "gap": "Gap", "score": "Score"}
-FEW = 6  # commands shown before the rest is folded away
+POINTS = ("retention", "gap", "score")
+KINDS = {"mask": "Masks: what the agent lets through", "saliency": "Saliency: what its policy depends on"}
 
 
 def write_report(
-    folders: Iterable[Path | str], out: Path | str = "report", *, figures: bool = True
+    folders: Iterable[Path | str],
+    out: Path | str = "report",
+    *,
+    figures: bool = True,
+    names: Sequence[str] = (),
+    baseline: str | None = None,
 ) -> tuple[Path, Results]:
-    """Collect the folders and write report.html, tables/ and figures/ below `out`."""
+    """Collect the folders and write report.html, tables/ and figures/ below `out`.
+
+    `names` are pairs METHOD:NAME; `baseline` is the method that others are held against.
+    """
     target = Path(out)
     if target.exists() and not target.is_dir():
         raise UserError(f"out={out} is a file: give a folder for the report.")
+    given = parse_names(names)
     results = collect(folders)
-    page, tables, data, looks = compose(results, str(out))
+    called = display_names(results.runs, given)
+    page, tables, data, looks = compose(results, str(out), names=called, baseline=baseline)
+    recorded = {name: method for method, name in called.items()}
     try:
         (target / "tables").mkdir(parents=True, exist_ok=True)
         (target / "report.html").write_text(page, encoding="utf-8")
         shown = [t for t in tables.values() if len(t.frame)]
         for table in shown:
-            (target / "tables" / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
-            markdown = target / "tables" / f"{table.name}.md"
-            markdown.write_text(table.markdown(), encoding="utf-8")
+            forms = {"csv": table.csv(recorded), "md": table.markdown(), "tex": table.latex()}
+            for suffix, text in forms.items():
+                (target / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
         if len(results.episodes):  # a matrix per method, as rliable and others read it
-            matrix = run_scores(results.episodes).reset_index()
-            (target / "run_scores.csv").write_text(matrix.to_csv(index=False), encoding="utf-8")
+            matrix_ = run_scores(results.episodes).reset_index()
+            (target / "run_scores.csv").write_text(matrix_.to_csv(index=False), encoding="utf-8")
+        listed = pd.DataFrame({"method": list(called), "name": list(called.values())})
+        (target / "names.csv").write_text(listed.to_csv(index=False), encoding="utf-8")
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:
@@ -75,28 +96,54 @@ def write_report(
 
 
 def compose(
-    results: Results, out: str = "report"
+    collected: Results,
+    out: str = "report",
+    *,
+    names: Mapping[str, str] | None = None,
+    baseline: str | None = None,
 ) -> tuple[str, dict[str, Table], dict[str, Any], dict[str, Style]]:
     """The page, its tables, the plots' data and the methods' styles."""
+    called = dict(names) if names is not None else display_names(collected.runs)
+    results = renamed(collected, called)
+    recorded = {name: method for method, name in called.items()}
     episodes = results.episodes
     evaluated = not episodes.empty
-    methods = list(dict.fromkeys([*(r.method for r in results.runs), *_methods(episodes)]))
-    looks = styles(sorted(methods, key=is_baseline))
-    variants = _variants(episodes)
+    table = played(episodes) if evaluated else None
     summary = overall(episodes) if evaluated else pd.DataFrame()
-    tables = _tables(results, summary, variants)
     declared = find_claims(results.folders, results.warnings)
+    base = choose_baseline(results, declared, baseline, recorded)
+    found = finding(table, summary, base)
+    methods = list(dict.fromkeys([*(r.method for r in results.runs), *_methods(episodes)]))
+    order = row_order(summary, methods)
+    plain = {run.method for run in results.runs if is_plain(run.config)}
+    looks = {m: s for m, s in styles(order, plain).items()}
+    variants = _variants(episodes)
+    tables = _tables(results, summary, variants, found)
     tables["claims"] = claims_table(results, declared)
-    gallery = pictures(results.runs, results.warnings, Path(out))
+    gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
+    grid: dict[str, Any] = {"methods": [], "cells": []}
+    if table is not None:
+        grid = matrix(table, order)
+        game = results.runs[0].game if results.runs else DEFAULT_GAME
+        data["overview"] = jsonable(overview(table, found, order))
+        data["profile"] = jsonable(profiles(table, order))
+        data["matrix"] = grid["methods"]
+        data["thumbnails"] = thumbnails(variants, game)
     calls = commands(results, out)
-    script = _template("charts.js") + _template("page.js")
+    films = embedded_films(results, order, table)
+    css = _template("report.css") + _template("overview.css") + _template("explorer.css")
+    css += f":root {{ {colours(False)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
+    script = "".join(map(_template, ("charts.js", "overview.js", "page.js", "explorer.js")))
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method
+    environment.globals["row_methods"] = _row_methods
+    environment.globals["breakable"] = _breakable
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    attended = [(k, w) for k, w in KINDS.items() if any(a["kind"] == k for a in data["attention"])]
     context = {
-        "title": TITLE,
-        "subtitle": _subtitle(results, methods),
+        "title": found.title,
+        "how": measured_how(results),
         "verdict": verdict(summary),
         "against_plain": _against_plain(results, tables),
         "claims": list(tables["claims"].frame["sentence"]),
@@ -109,25 +156,54 @@ def compose(
         "clean": CLEAN,
         "chosen": _first_choice(variants, tables, _looked_at(tables, gallery)),
         "evaluated": evaluated,
-        "plots": [(k, v) for k, v in PLOTS.items() if data["points"][k]],
+        "matrix": grid,
+        "kinds": attended,
+        "explorer": films,
+        "explorer_html": Markup(_template("explorer.html")),
+        "plots": [(k, PLOTS[k]["title"]) for k in POINTS if data["points"][k]],
         "opens": _first_plot(data["points"]),
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
-        "learning": bool(data["learning"]),
+        "learning": bool(data["learning"]["steps"]),
         "gallery": gallery,
         "metrics": list(dict.fromkeys(tables["attention"].frame.get("metric", []))),
         "tables": tables,
-        "commands": calls[:FEW],
-        "more_commands": calls[FEW:],
+        "commands": calls,
         "version": __version__,
         "date": datetime.now().strftime("%d %B %Y"),
         "intervals": INTERVALS,
         "data": data,
-        "css": Markup(_template("report.css")),
+        "css": Markup(css),
         "script": Markup(script),
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
+    context["contents"] = _contents(context)
     page = environment.from_string(_template("report.html")).render(context)
     return page, tables, data, looks
+
+
+def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
+    """The parts of this page, in its order: (anchor, words)."""
+    tables: dict[str, Table] = context["tables"]
+
+    def full(name: str) -> bool:
+        return len(tables[name].frame) > 0
+
+    looks = context["gallery"] or full("attention") or full("faithfulness")
+    parts = {
+        ("overview", "Score on every variant"): context["evaluated"],
+        ("one", "Every seed, clean to variant"): context["evaluated"],
+        ("compare", "Method against method"): context["evaluated"],
+        ("severity", "Severity"): context["curves"],
+        ("explorer", "Watch a game change"): context["explorer"],
+        ("attention", "Where the agents look"): looks,
+        ("twin", tables["twin"].title): full("twin"),
+        ("learning", PLOTS["learning"]["title"]): context["learning"],
+        ("difficulty", tables["difficulty"].title): full("difficulty"),
+        ("numbers", "All numbers"): True,
+        ("runs", tables["ablation"].title): True,
+        ("commands", "Do it again"): True,
+    }
+    return [part for part, there in parts.items() if there]
 
 
 def _against_plain(results: Results, tables: dict[str, Table]) -> str:
@@ -136,11 +212,14 @@ def _against_plain(results: Results, tables: dict[str, Table]) -> str:
     return against_plain(compared.frame, plain.pop()) if compared and len(plain) == 1 else ""
 
 
-def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dict[str, Table]:
+def _tables(
+    results: Results, summary: pd.DataFrame, variants: list[str], found: Finding
+) -> dict[str, Table]:
     episodes = results.episodes
-    found = [
+    measured_attention = measured.attention_table(results.attention)
+    made = [
         measured.twin_table(results.twin),
-        measured.attention_table(results.attention),
+        measured_attention,
         measured.faithfulness_table(results.faithfulness),
         ablation_table(results),
         settings_table(results.runs),
@@ -148,13 +227,13 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
     empty = pd.DataFrame()
     if episodes.empty:
         names = ("overall", "scores", "gap", "comparisons", "severity", "difficulty")
-        found += [Table(name, "", [], empty) for name in names]
+        made += [Table(name, "", [], empty) for name in names]
     else:
         ranked = summary[summary["ranked"].map(lambda r: r is not False)] if len(summary) else empty
         ranked = ranked.sort_values("order", ascending=False) if len(ranked) else ranked
         names_ = [str(m) for m in ranked.get("method", [])]
-        found += [
-            contents.overall_table(summary),
+        made += [
+            contents.overall_table(summary, found, _looks(results, measured_attention.frame)),
             contents.scores_table(episodes, variants),
             contents.gap_table(episodes),
             contents.comparison_table(comparisons(episodes, names_)),
@@ -162,7 +241,16 @@ def _tables(results: Results, summary: pd.DataFrame, variants: list[str]) -> dic
             contents.difficulty_table(results),
         ]
     muted = frozenset(m for m in _methods(episodes) if is_baseline(m))
-    return {t.name: replace(t, marked=muted) for t in found}
+    return {t.name: replace(t, marked=muted) for t in made}
+
+
+def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
+    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    try:
+        tracked = game_of(game).tracked
+    except UserError:  # a game of the user's own that is not here
+        tracked = None
+    return where_it_looks(attention, tracked)
 
 
 def _headlines(
@@ -196,21 +284,10 @@ def _headlines(
     return out
 
 
-def _subtitle(results: Results, methods: list[str]) -> str:
-    trained = [m for m in methods if not is_baseline(m)]
-    games = sorted({r.game for r in results.runs}) or [DEFAULT_GAME]
-    played = f", {results.games:,} games played" if results.games else ""
-    runs, count = len(results.runs), len(trained)
-    return (
-        f"{count} method{'s' * (count != 1)}, {runs} training run{'s' * (runs != 1)} on "
-        f"{', '.join(games)}{played}."
-    )
-
-
 def _first_plot(points: dict[str, list[dict[str, Any]]]) -> str:
     """The first plot with a trained method in it: the others begin switched off."""
-    trained = {k: any(not is_baseline(p["method"]) for p in points[k]) for k in PLOTS}
-    return next((k for k in PLOTS if trained[k]), "score")
+    trained = {k: any(not is_baseline(p["method"]) for p in points[k]) for k in POINTS}
+    return next((k for k in POINTS if trained[k]), "score")
 
 
 def _looked_at(tables: dict[str, Table], gallery: list[Picture]) -> set[str]:
@@ -240,6 +317,17 @@ def _variants(episodes: pd.DataFrame) -> list[str]:
 
 def _row_method(table: Table, index: int) -> str:
     return str(table.frame["method"].iloc[index]) if "method" in table.frame else ""
+
+
+def _row_methods(table: Table, index: int) -> list[str]:
+    """All methods a row speaks of: it is hidden with any of them."""
+    row = table.frame.iloc[index]
+    return [str(row[c]) for c in ("method", "against") if c in table.frame]
+
+
+def _breakable(text: str) -> Markup:
+    """Escaped text that may break behind its signs, not in the middle of a word."""
+    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[_+\-./,=])", text))
 
 
 def _template(name: str) -> str:

@@ -1,9 +1,9 @@
-"""One table, three forms: HTML, Markdown and CSV come from the same numbers."""
+"""One table, four forms: HTML, Markdown, LaTeX and CSV come from the same numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,10 @@ import pandas as pd
 
 Kind = Literal["text", "count", "score", "share", "small", "p"]
 DASH = "–"
+METHODS = ("method", "against", "best_method")  # columns that hold names of methods
+TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+TEX |= {sign: "\\" + sign for sign in "&%$#_{}"}
+TEX |= {"−": "$-$", "×": r"$\times$", "–": "--", "\u00a0": "~", "·": r"$\cdot$", "<": "$<$", ">": "$>$"}
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,24 @@ class Table:
         note = [self.note, ""] if self.note else []
         return "\n".join([f"### {self.title}", "", *note, head, rule, *body, ""])
 
-    def csv(self) -> str:
-        """The frame at full precision."""
-        return self.frame.to_csv(index=False)
+    def latex(self) -> str:
+        """A booktabs tabular under a comment that names it, to be \\input."""
+        kinds = "".join("l" if c.kind == "text" else "r" for c in self.columns)
+        head = " & ".join(_tex(c.label) for c in self.columns)
+        body = [" & ".join(_tex(c.plain) for c in row) for row in self.rows()]
+        title = " ".join(self.title.split())
+        lines = [f"% {title}; needs \\usepackage{{booktabs}}", f"\\begin{{tabular}}{{{kinds}}}"]
+        lines += ["\\toprule", f"{head} \\\\", "\\midrule", *(f"{b} \\\\" for b in body)]
+        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+    def csv(self, recorded: Mapping[str, str] | None = None) -> str:
+        """The frame at full precision, methods under the names they were `recorded` with."""
+        frame = self.frame
+        if recorded:
+            frame = frame.rename(columns=dict(recorded))
+            named = {c: frame[c].replace(dict(recorded)) for c in METHODS if c in frame}
+            frame = frame.assign(**named)
+        return frame.to_csv(index=False)
 
 
 def cell(record: dict[Any, Any], column: Column) -> Cell:
@@ -129,3 +148,8 @@ def _escape(text: str) -> str:
     """Names may hold pipes, line breaks or HTML; a Markdown table must survive them."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _tex(text: str) -> str:
+    """Text that LaTeX prints as it stands."""
+    return "".join(TEX.get(sign, sign) for sign in text.replace("\n", " "))

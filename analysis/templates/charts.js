@@ -12,8 +12,11 @@ function svg(parent, name, attributes, text) {
   return node;
 }
 
+// A folded part has no width yet: it is drawn as wide as the page, and again when it opens.
+const roomOf = (box) => box.clientWidth || document.querySelector("main").clientWidth - 80;
+
 function canvas(box, height, label) {
-  const width = Math.max(280, box.clientWidth);
+  const width = Math.max(280, roomOf(box));
   box.textContent = "";
   const root = svg(box, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   return { root, width, height, narrow: width < 560 };
@@ -133,62 +136,69 @@ function dots(box, spec) {
 
 // The left side of a plot: numbers, their lines, and the turned title beside the widest of them.
 const margin = (places) => 30 + 7 * Math.max(...places.map((t) => short(t).length));
-function scoreAxis(g, y, places, left, right, label) {
+function scoreAxis(g, y, places, left, right, label, form) {
   for (const t of places) {
     svg(g, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
-    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, short(t));
+    svg(g, "text", { x: left - 8, y: y(t) + 4, class: "tick", "text-anchor": "end" }, (form || short)(t));
   }
   const middle = (y(places[0]) + y(places[places.length - 1])) / 2;
   svg(g, "text", { x: -middle, y: 12, class: "axis title", "text-anchor": "middle", transform: "rotate(-90)" }, label);
 }
 
 // Methods are named at the ends of their lines, or below the plot where there is no room beside it.
-const LONGEST = 24, NAME = 18;
-const is_narrow = (box) => box.clientWidth < 560;
+const LONGEST = 24;
+const is_narrow = (box) => roomOf(box) < 560;
 const view_height = (box) => is_narrow(box) ? 280 : 330;
-const room_below = (box, count) => is_narrow(box) ? 8 + NAME * count : 0;
-function fit(text, most) {
-  const half = (most - 1) / 2;
-  return text.length > most ? text.slice(0, Math.ceil(half)) + "…" + text.slice(-Math.floor(half)) : text;
-}
-function names(view, ends, x, below) {
+const beside = (box, methods) => !is_narrow(box) && Math.max(...methods.map((m) => m.length)) <= LONGEST;
+function names(box, view, ends, x, atEnds) {
   ends.sort((a, b) => a.y - b.y);
+  if (!atEnds) {
+    const list = document.createElement("div");
+    list.className = "names";
+    for (const e of ends) {
+      const item = document.createElement("span");
+      mark(svg(item, "svg", { class: "key", "aria-hidden": "true" }), 7, 7, e.method, 4);
+      const text = document.createElement("span");
+      text.className = "direct"; text.style.color = colour(e.method); text.textContent = e.method;
+      item.appendChild(text); list.appendChild(item);
+    }
+    box.appendChild(list);
+    return;
+  }
   ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
-  ends.forEach((e, i) => {
-    const at = view.narrow ? { x: 22, y: below + NAME * (i + 1) } : { x, y: e.y + 4 };
-    if (view.narrow) mark(view.root, 12, at.y - 4, e.method, 4);
-    svg(view.root, "text", { ...at, class: "direct", fill: colour(e.method) }, fit(e.method, view.narrow ? Math.floor((view.width - 22) / 8.6) : LONGEST));
-  });
+  for (const e of ends) svg(view.root, "text", { x, y: e.y + 4, class: "direct", fill: colour(e.method) }, e.method);
 }
 
-// Lines with bands. spec: series [{method, points [[x, y, low, high, n]]}], xLabel, yLabel, form
+// Lines with bands. spec: series [{method, points [[x, y, low, high, n]], seeds}], xLabel, yLabel, stepped, yForm
 function lines(box, spec) {
   const series = spec.series.filter((s) => visible(s.method));
   if (!series.length) { box.textContent = nothing(spec.series); return; }
-  const height = view_height(box), view = canvas(box, height + room_below(box, series.length), spec.title), g = view.root;
-  const longest = Math.max(...series.map((s) => Math.min(LONGEST, s.method.length)));
-  const right = view.width - (view.narrow ? 14 : 22 + 7.7 * longest), top = 12, bottom = height - 44;
-  const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]));
-  const all = series.flatMap((s) => s.points.flatMap((p) => [p[2], p[3]])).concat(means);
+  const height = view_height(box), view = canvas(box, height, spec.title), g = view.root;
+  const atEnds = !spec.stepped && beside(box, series.map((s) => s.method)), longest = Math.max(...series.map((s) => s.method.length));
+  const right = view.width - (atEnds ? 22 + 7.9 * longest : 14), top = 12, bottom = height - 44;
+  const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]).concat((s.seeds || []).flatMap((one) => one.points.map((p) => p[1]))));
+  const all = series.flatMap((s) => s.points.flatMap((p) => [p[2] ?? null, p[3] ?? null])).concat(means);
   const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
   const y0 = Math.max(full[0], core[0] - 0.25 * reach), y1 = Math.min(full[1], core[1] + 0.35 * reach);
   const places = ticks(y0, y1, 5), left = margin(places);
   const x = scale(Math.min(...xs), Math.max(...xs), left, right), y = scale(y0, y1, bottom, top);
-  scoreAxis(g, y, places, left, right, spec.yLabel);
+  scoreAxis(g, y, places, left, right, spec.yLabel, spec.yForm);
   for (const t of ticks(Math.min(...xs), Math.max(...xs), view.narrow ? 3 : 6))
     svg(g, "text", { x: x(t), y: bottom + 18, class: "tick", "text-anchor": "middle" }, short(t));
   svg(g, "text", { x: (left + right) / 2, y: height - 6, class: "axis", "text-anchor": "middle" }, spec.xLabel);
   const clip = (v) => Math.min(y1, Math.max(y0, v)), ends = [];
   for (const s of series) {
-    const banded = s.points.filter((p) => p[2] !== null && p[3] !== null);
+    const banded = s.points.filter((p) => p[2] != null && p[3] != null);
     if (banded.length > 1)
       svg(g, "path", { d: "M" + banded.map((p) => `${x(p[0])},${y(clip(p[3]))}`).join("L") + "L" + banded.slice().reverse().map((p) => `${x(p[0])},${y(clip(p[2]))}`).join("L") + "Z", fill: colour(s.method), class: "band" });
-    svg(g, "path", { d: "M" + s.points.map((p) => `${x(p[0])},${y(p[1])}`).join("L"), stroke: colour(s.method), class: "line" });
-    if (s.points.length < 12) for (const p of s.points) mark(g, x(p[0]), y(p[1]), s.method, 4);
+    for (const one of s.seeds || []) svg(g, "path", { d: "M" + one.points.map((p) => `${x(p[0])},${y(clip(p[1]))}`).join("L"), stroke: colour(s.method), class: "thin" });
+    const path = spec.stepped ? s.points.map((p, i) => i ? `H${x(p[0])}V${y(p[1])}` : `${x(p[0])},${y(p[1])}`).join("") : s.points.map((p) => `${x(p[0])},${y(p[1])}`).join("L");
+    svg(g, "path", { d: "M" + path, stroke: colour(s.method), class: "line" });
+    if (s.points.length < 12 && !spec.stepped) for (const p of s.points) mark(g, x(p[0]), y(p[1]), s.method, 4);
     const last = s.points[s.points.length - 1];
     ends.push({ method: s.method, y: y(last[1]) });
   }
-  names(view, ends, right + 8, height);
+  names(box, view, ends, right + 8, atEnds);
   const ruler = svg(g, "line", { x1: 0, x2: 0, y1: top, y2: bottom, class: "ruler", visibility: "hidden" });
   const hit = svg(g, "rect", { x: left, y: top, width: right - left, height: bottom - top, class: "hit" });
   hit.addEventListener("pointermove", (event) => {
@@ -199,7 +209,9 @@ function lines(box, spec) {
     ruler.setAttribute("x1", x(nearest)); ruler.setAttribute("x2", x(nearest));
     const tip = [`${spec.xLabel}: ${short(nearest)}`];
     for (const s of series) {
-      const p = s.points.reduce((a, b) => Math.abs(b[0] - nearest) < Math.abs(a[0] - nearest) ? b : a);
+      const before = s.points.filter((q) => q[0] <= nearest);
+      const p = spec.stepped ? before[before.length - 1] || [nearest, 1] : s.points.reduce((a, b) => Math.abs(b[0] - nearest) < Math.abs(a[0] - nearest) ? b : a);
+      if (spec.stepped) { tip.push(`${s.method}: ${percent(p[1])}`); continue; }
       tip.push(`${s.method}: ${spread({ value: p[1], low: p[2], high: p[3] }, (v) => number(v, 1))}, ${p[4]} seed${p[4] === 1 ? "" : "s"}`);
     }
     showTip(tip.join("\n"), event);
@@ -212,18 +224,18 @@ function slopes(box, spec) {
   const seeds = spec.seeds.filter((s) => visible(s.method) && s.scores[spec.variant] !== undefined && s.scores[spec.clean] !== undefined);
   if (!seeds.length) { box.textContent = `No visible method was evaluated on both ${spec.clean} and ${spec.variant}.`; return; }
   const methods = Object.keys(styleOf).filter((m) => seeds.some((s) => s.method === m));
-  const height = view_height(box), view = canvas(box, height + room_below(box, methods.length), spec.title), g = view.root;
-  const x1 = view.width - (view.narrow ? 60 : 226), top = 16, bottom = height - 40;
+  const height = view_height(box), view = canvas(box, height, spec.title), g = view.root, atEnds = beside(box, methods);
+  const x1 = view.width - (atEnds ? 226 : 60), top = 16, bottom = height - 40;
   const random = spec.random;
   const values = seeds.flatMap((s) => [s.scores[spec.clean], s.scores[spec.variant]]);
   const [low, high] = extent(values, [0].concat(Object.values(random).length ? [random[spec.clean], random[spec.variant]] : []));
   const y = scale(low, high, bottom, top), places = ticks(low, high, 5), left = margin(places), x0 = left + 40;
-  scoreAxis(g, y, places, left, x1 + 20, "score (points a game)");
+  scoreAxis(g, y, places, left, x1 + 20, spec.yLabel);
   svg(g, "text", { x: x0, y: bottom + 24, class: "row", "text-anchor": "middle" }, "clean");
-  svg(g, "text", { x: view.narrow ? view.width - 4 : x1, y: bottom + 24, class: "row", "text-anchor": view.narrow ? "end" : "middle" }, spec.variant);
+  svg(g, "text", { x: atEnds ? x1 : view.width - 4, y: bottom + 24, class: "row", "text-anchor": atEnds ? "middle" : "end" }, spec.variant);
   if (random[spec.clean] !== undefined && random[spec.variant] !== undefined) {
     svg(g, "line", { x1: x0, x2: x1, y1: y(random[spec.clean]), y2: y(random[spec.variant]), class: "reference" });
-    if (!view.narrow) svg(g, "text", { x: (x0 + x1) / 2, y: y((random[spec.clean] + random[spec.variant]) / 2) - 5, class: "tick", "text-anchor": "middle" }, "random play");
+    if (!view.narrow) svg(g, "text", { x: (x0 + x1) / 2, y: y((random[spec.clean] + random[spec.variant]) / 2) - 5, class: "tick", "text-anchor": "middle" }, spec.randomLabel);
   }
   const ends = [];
   for (const method of methods) {
@@ -238,5 +250,5 @@ function slopes(box, spec) {
     const mean = own.reduce((t, s) => t + s.scores[spec.variant], 0) / own.length;
     ends.push({ method, y: y(mean) });
   }
-  names(view, ends, x1 + 26, height - 8);
+  names(box, view, ends, x1 + 26, atEnds);
 }

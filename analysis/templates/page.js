@@ -10,7 +10,7 @@ for (const method of data.methods) {
 let variant = document.body.dataset.variant;
 const firstVariant = data.variants.find((v) => v !== data.clean);
 const chosenIn = (choice) => document.querySelector(`[data-choice=${choice}] [aria-pressed=true]`)?.value;
-let points = chosenIn("points"), measure = chosenIn("measure"), metric = chosenIn("metric");
+let points = chosenIn("points"), measure = chosenIn("measure"), metric = chosenIn("metric"), over = chosenIn("over") || "steps";
 // Attention is often measured on few variants: its section then shows one of those, and says so.
 const attended = [...new Set([...document.querySelectorAll("#attention [data-variant]")].map((e) => e.dataset.variant))];
 const lookedAt = () => variant === "*" || attended.includes(variant) ? variant : data.variants.find((v) => v !== data.clean && attended.includes(v)) || attended[0];
@@ -30,53 +30,49 @@ document.addEventListener("pointerover", (event) => {
 });
 document.addEventListener("scroll", hideTip, { passive: true });
 
-const PLOTS = {
-  retention: { form: percent, label: "retention: share of what was learned that survives", missing: "Retention is unknown where random play was not measured, and where a method is less than one point above it.", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
-  gap: { form: (v) => number(v, 1), label: "gap: points lost against the clean game", lines: [{ at: 0, text: "nothing lost" }] },
-  score: { form: (v) => number(v, 1), label: "score: points a game" },
-};
-const RATIOS = ["energy", "pointing"];
-const UNITS = {
-  auc: { label: "area under the ROC curve", lines: [{ at: 0.5, text: "chance" }] },
-  lag: { label: "lag: agent steps by which attention is behind the object", lines: [{ at: 0, text: "none" }] },
-};
+const words = data.words;
+const formOf = (kind) => kind === "share" ? percent : (v) => number(v, 1);
 const seedsText = (n) => `${n} seed${n === 1 ? "" : "s"}`;
 
 const draw = {
+  overview(box) { overview(box, data.overview); },
   points(box) {
-    const plot = PLOTS[points];
-    const items = data.points[points].map((p) => ({ ...p, row: p.variant, tip: `${p.method} on ${p.variant}\n${spread(p, plot.form)}\n${seedsText(p.n)}` }));
-    dots(box, { ...plot, rows: data.variants, items, title: `${points} by variant and method` });
+    const plot = words[points], form = formOf(plot.kind);
+    const items = data.points[points].map((p) => ({ ...p, row: p.variant, tip: `${p.method} on ${p.variant}\n${spread(p, form)}\n${seedsText(p.n)}` }));
+    dots(box, { ...plot, label: plot.x, form, lines: plot.lines.length ? plot.lines : undefined, rows: data.variants, items });
   },
   slopes(box) {
-    slopes(box, { seeds: data.seeds, variant: variant === "*" ? firstVariant : variant, clean: data.clean, random: data.random, title: "every seed from the clean game to the variant" });
+    slopes(box, { seeds: data.seeds, variant: variant === "*" ? firstVariant : variant, clean: data.clean, random: data.random, title: words.slopes.title, yLabel: words.slopes.y, randomLabel: words.slopes.random });
+  },
+  profile(box) {
+    lines(box, { series: data.profile, stepped: true, xLabel: words.profile.x, yLabel: words.profile.y, yForm: percent, title: words.profile.title });
   },
   severity(box) {
     const series = data.severity.filter((s) => s.curve === box.dataset.curve);
-    lines(box, { series, xLabel: "severity (0 = clean game)", yLabel: "score (points a game)", title: `score against severity of ${box.dataset.curve}` });
+    lines(box, { series, xLabel: words.severity.x, yLabel: words.severity.y, title: `${words.severity.title}: ${box.dataset.curve}` });
   },
   learning(box) {
-    lines(box, { series: data.learning, xLabel: "training steps", yLabel: "training score (points a game)", title: "learning curves" });
+    lines(box, { series: data.learning[over], xLabel: words.learning.x[over], yLabel: words.learning.y, title: words.learning.title });
   },
   twin(box) {
     const items = data.twin.map((t) => ({ method: t.method, row: t.variant, value: t[measure][0], low: t[measure][1], high: t[measure][2] }));
     const form = measure === "flip" ? percent : (v) => number(v, 2);
     for (const i of items) i.tip = `${i.method} on ${i.row}\n${data.measures[measure]}\n${spread(i, form)}`;
-    dots(box, { rows: data.twin_variants, items, form, label: data.measures[measure], lines: [{ at: 0, text: "no change" }], title: "twin evaluation" });
+    dots(box, { rows: data.twin_variants, items, form, label: data.measures[measure], lines: words.twin.lines, title: words.twin.title });
   },
   attention(box) {
-    const on = lookedAt(), own = data.attention.filter((a) => a.metric === metric && (on === "*" || a.variant === on));
+    const on = lookedAt(), own = data.attention.filter((a) => a.kind === box.dataset.kind && a.metric === metric && (on === "*" || a.variant === on));
     if (!own.length) { box.textContent = `There is no ${metric} on ${on}${metric === "lag" ? ": no map there follows the object closely enough" : ""}.`; return; }
     const name = (a) => on === "*" ? `${a.object} · ${a.variant}` : a.object;
     // The ball covers a thousandth of the picture: only the ratio to chance makes objects comparable.
-    const ratio = RATIOS.includes(metric), axis = ratioAxis(own), at = (v, a) => ratio ? axis.at(v, a.chance) : v;
+    const ratio = words.attention.ratios.includes(metric), axis = ratioAxis(own), at = (v, a) => ratio ? axis.at(v, a.chance) : v;
     const items = own.map((a) => ({
       method: a.method, row: name(a), value: at(a.value, a), low: at(a.low, a), high: at(a.high, a),
       tip: `${a.method} on ${a.variant} (${a.view})\n${a.object}, ${metric}: ${spread(a, (v) => number(v, 3))}` + ["chance", "static", "ceiling"].map((k) => a[k] === null ? "" : `\n${k} ${number(a[k], 3)}`).join(""),
     }));
     dots(box, {
-      rows: [...new Set(own.map(name))], items, title: "attention against the truth",
-      ...(ratio ? { label: `${metric}, as a multiple of chance`, lines: [{ at: 0, text: "chance" }], ticks: axis.text, places: axis.places } : UNITS[metric] || { label: metric }),
+      rows: [...new Set(own.map(name))], items, title: words.attention.title, label: words.attention.x[metric] || metric, lines: words.attention.lines[metric],
+      ...(ratio ? { ticks: axis.text, places: axis.places } : {}),
     });
   },
 };
@@ -85,19 +81,31 @@ function drawAll() {
   for (const box of document.querySelectorAll("[data-plot]")) draw[box.dataset.plot](box);
 }
 
+// A row or picture is there if its variant is chosen and all methods it speaks of are switched on.
+function filter() {
+  for (const item of document.querySelectorAll("tr[data-methods], figure[data-methods], .head[data-methods]")) {
+    const off = JSON.parse(item.dataset.methods).some((m) => hidden.has(m));
+    item.hidden = item.dataset.other === "true" || off;
+  }
+  const table = byId("matrix");
+  if (table) for (const row of table.rows)
+    [...row.cells].slice(1).forEach((c, i) => { c.hidden = hidden.has(data.matrix[i]); });
+  const gallery = byId("gallery-empty");
+  if (gallery) gallery.hidden = [...document.querySelectorAll("figure[data-variant]")].some((f) => !f.hidden);
+}
+
 function chooseVariant(value) {
   variant = value;
   for (const select of document.querySelectorAll("select.variant")) select.value = value;
   const looked = lookedAt(), shownIn = (node) => node.closest("#attention") ? looked : value;
   for (const item of document.querySelectorAll("tr[data-variant], figure[data-variant]"))
-    item.hidden = ![item.dataset.variant, "*"].includes(shownIn(item)) && item.dataset.variant !== "all variants";
+    item.dataset.other = ![item.dataset.variant, "*"].includes(shownIn(item)) && item.dataset.variant !== "all variants" ? "true" : "";
+  filter();
   // With one variant chosen its column only repeats itself, except beside the mean over all.
   for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness")) {
     const index = [...table.tHead.rows[0].cells].findIndex((c) => c.dataset.key === "variant");
     for (const row of table.rows) row.cells[index].hidden = value !== "*";
   }
-  const gallery = byId("gallery-empty");
-  if (gallery) gallery.hidden = [...document.querySelectorAll("figure[data-variant]")].some((f) => !f.hidden);
   const instead = byId("attention-instead");
   if (instead) {
     instead.hidden = looked === value;
@@ -119,6 +127,7 @@ for (const group of document.querySelectorAll("[data-choice]")) {
     if (group.dataset.choice === "points") points = button.value;
     if (group.dataset.choice === "measure") measure = button.value;
     if (group.dataset.choice === "metric") metric = button.value;
+    if (group.dataset.choice === "over") over = button.value;
     drawAll();
   });
 }
@@ -128,6 +137,7 @@ for (const chip of document.querySelectorAll("button.chip")) {
   chip.addEventListener("click", () => {
     if (hidden.has(chip.value)) hidden.delete(chip.value); else hidden.add(chip.value);
     for (const same of document.querySelectorAll("button.chip")) same.setAttribute("aria-pressed", String(!hidden.has(same.value)));
+    filter();
     drawAll();
   });
 }
@@ -164,6 +174,16 @@ for (const button of document.querySelectorAll("button.copy")) {
 
 for (const zoom of document.querySelectorAll("button.zoom"))
   zoom.addEventListener("click", () => zoom.parentElement.classList.toggle("wide"));
+
+for (const fold of document.querySelectorAll("details"))
+  fold.addEventListener("toggle", () => { for (const box of fold.querySelectorAll("[data-plot]")) draw[box.dataset.plot](box); });
+// A link into a folded part opens it.
+function unfold() {
+  const target = location.hash.length > 1 && byId(decodeURIComponent(location.hash.slice(1)));
+  for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+}
+window.addEventListener("hashchange", unfold);
+unfold();
 
 let width = 0;
 new ResizeObserver(() => { if (window.innerWidth !== width) { width = window.innerWidth; drawAll(); } }).observe(document.body);

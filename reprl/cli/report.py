@@ -8,6 +8,8 @@ HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps
 KEYS = {
     "out": Key("report", "folder for report.html, tables/ and figures/"),
     "figures": Key(True, "also draw the plots as SVG and PDF files", "bool"),
+    "names": Key(None, "what methods are called: METHOD:NAME, with commas between several", "list"),
+    "baseline": Key(None, "the method others are held against (by default the plain agent)"),
 }
 
 
@@ -16,7 +18,13 @@ def run(arguments: list[str]) -> int:
     folders, values = parse("report", arguments, KEYS, "many")
     from reprl.analysis.report import write_report
 
-    path, results = write_report(folders, values["out"], figures=values["figures"])
+    path, results = write_report(
+        folders,
+        values["out"],
+        figures=values["figures"],
+        names=values["names"] or (),
+        baseline=values["baseline"],
+    )
     for warning in results.warnings:
         print(f"note: {warning}")
     size = path.stat().st_size / 1e6
