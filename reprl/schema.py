@@ -16,6 +16,8 @@ ROLLOUT, VALIDATION_PREFIX = "rollout/", "validation/"
 TRAINING_SCORE = f"{ROLLOUT}score"
 VALIDATION_SCORE = f"{VALIDATION_PREFIX}score"
 ELAPSED = "time/elapsed"
+MASK_POINTING, MASK_ENERGY = "mask/pointing/", "mask/energy/"  # each with a variant
+MASK_CHANCE = "mask/chance"
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")  # of a run
 ATTRIBUTIONS = ("mask", "gradient", "integrated", "perturbation", "gradcam")

@@ -101,6 +101,8 @@ class Session:
             scores = self._validate(interrupts)
             self.pending = not scores
         improved = bool(scores) and self._improves(scores["validation/score"])
+        if scores:
+            scores |= self._watch_mask()
         row = bool(scores) or last or self._crosses(config.log.every)
         if row and not self.pending:
             self._write_row(scores)
@@ -148,6 +150,13 @@ class Session:
         rows = games[list(VALIDATION)].to_dict("records")
         self.games.write_rows({"step": step} | {str(k): v for k, v in r.items()} for r in rows)
         return mean_scores(games)
+
+    def _watch_mask(self) -> dict[str, float]:
+        """How well the agent's mask points at the objects of the validation variants."""
+        from reprl.analysis.attention.watch import watch_mask
+
+        seed = stream_seed(self.config.seed, "validation") % 2**31
+        return watch_mask(self.model, self.config.eval.variants, seed)
 
     def _improves(self, score: float) -> bool:
         """Whether a validation score is the best so far."""

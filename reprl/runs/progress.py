@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprl.mask_states import STATES
+from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING
 
 PARTS = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
@@ -55,6 +56,13 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
         share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
         if share > 0.5:
             found.append(f"the attention mask is {label}: {meaning}")
+    guess = values.get(MASK_CHANCE, 0.0)
+    pointing = values.get(f"{MASK_POINTING}{CLEAN}", 1.0)
+    if progress > 0.5 and pointing <= guess:
+        found.append(
+            f"the attention mask points at the game's objects in {pointing:.0%} of looks: chance "
+            f"is {guess:.0%}"
+        )
     return found
 
 
@@ -156,7 +164,7 @@ def _named(values: Mapping[str, float]) -> list[tuple[str, str]]:
     named = [(key, name) for key, name in FIELDS.items() if key in values]
     terms = [key for key in values if key.startswith("loss/") and not key.endswith("_weight")]
     named += [(key, key.removeprefix("loss/")) for key in terms if not key.endswith("_share")]
-    return named + [(key, key) for key in values if key.startswith("validation/")]
+    return named + [(key, key) for key in values if key.startswith(("validation/", "mask/"))]
 
 
 def number(value: float) -> str:
