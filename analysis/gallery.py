@@ -21,7 +21,7 @@ WIDEST = 1200
 
 
 @dataclass(frozen=True)
-class Picture:
+class EmbeddedPicture:
     """One embedded picture and its caption."""
 
     run: str
@@ -34,12 +34,12 @@ class Picture:
     light: bool = False  # drawn for white paper
 
 
-def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[Picture]:
+def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[EmbeddedPicture]:
     """Every attention picture that can be read, until the budget is spent.
 
     Videos stay in their run folders; the page, in the folder `page`, has links to them.
     """
-    found: list[Picture] = []
+    found: list[EmbeddedPicture] = []
     spent, left_out = 0, 0
     for run in runs:
         shown = [(variant, path, False) for variant, path in run.images.items()]
@@ -54,10 +54,10 @@ def pictures(runs: list[Run], warnings: list[str], page: Path) -> list[Picture]:
             spent += len(source)
             who = (run.name, run.method, run.seed, variant)
             if is_trend:
-                found.append(Picture(*who, "over training", source, light=True))
+                found.append(EmbeddedPicture(*who, "over training", source, light=True))
             else:
                 video = link(run.videos.get(variant), page)
-                found.append(Picture(*who, _state(run, variant), source, video))
+                found.append(EmbeddedPicture(*who, _state(run, variant), source, video))
     if left_out:
         warnings.append(f"{left_out} attention pictures were left out to keep the page small.")
     return found

@@ -22,7 +22,7 @@ from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
-from reprl.analysis.gallery import Picture, pictures
+from reprl.analysis.gallery import EmbeddedPicture, pictures
 from reprl.analysis.gap import main_labels, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
@@ -213,7 +213,7 @@ def _first_plot(points: dict[str, list[dict[str, Any]]]) -> str:
     return next((k for k in PLOTS if trained[k]), "score")
 
 
-def _looked_at(tables: dict[str, Table], gallery: list[Picture]) -> set[str]:
+def _looked_at(tables: dict[str, Table], gallery: list[EmbeddedPicture]) -> set[str]:
     """The variants the section on attention has anything of."""
     return {p.variant for p in gallery} | set(tables["attention"].frame["variant"])
 

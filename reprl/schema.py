@@ -47,7 +47,7 @@ TWIN_MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shi
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """One kind of measured file."""
 
     columns: tuple[str, ...]
@@ -65,18 +65,18 @@ class Table:
         return tuple(c for c in self.needed if c in NUMERIC)
 
 
-EPISODES = Table(
+EPISODES = TableSchema(
     columns=(*IDENTITY, *GAME, "episode_return", "length", "end", "game_seed"),
     key=SAME_GAME,
     needed=("run", "method", "train_seed", "variant", "episode_return"),
 )
-TWIN = Table(
+TWIN = TableSchema(
     columns=(*IDENTITY, *GAME, "step_in_game", *TWIN_MEASURES, "game_seed"),
     key=(*SAME_GAME, "step_in_game"),
     needed=("run", "method", "train_seed", "variant", "step_in_game"),
     measures=TWIN_MEASURES,
 )
-SCORES = Table(
+SCORES = TableSchema(
     columns=(
         *LOOKED_AT,
         *("object", "metric", "value", "low", "high", "chance", "static", "ceiling"),
@@ -88,7 +88,7 @@ SCORES = Table(
     single=False,
     absent={"player": "agent"},
 )
-FAITHFULNESS = Table(
+FAITHFULNESS = TableSchema(
     columns=(
         *LOOKED_AT,
         *("test", "condition", "value", "advantage", "advantage_low", "advantage_high"),

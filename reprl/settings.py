@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from reprl.validation import Choice, Number, Numbers, Setting, Settings, Span
+from reprl.validation import Number, Numbers, OneOf, Setting, Settings, Span
 
 FRACTION = Number(0, 1)
 COUNT = Number(1, whole=True)
@@ -58,7 +58,7 @@ ON_POLICY: dict[str, Setting] = {
     "max_grad_norm": Number(0, usual=(0.05, 40), open_low=True),
     "n_steps": Number(1, 1_000_000, usual=(2, 4096), whole=True),
     "instrument_every": Number(0, 1_000_000_000, whole=True, optional=True),
-    "optimizer": Choice(("adam", "rmsprop", "rmsprop_tf"), optional=True),
+    "optimizer": OneOf(("adam", "rmsprop", "rmsprop_tf"), optional=True),
     "seed": Number(0, 2**31 - 1, whole=True, optional=True),
 }
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
@@ -72,16 +72,16 @@ ENCODER: dict[str, Setting] = {
 }
 # keys of `attention` that place any mask, the user's own included
 PLACEMENT: dict[str, Setting] = {
-    "where": Choice(("features", "image")),
+    "where": OneOf(("features", "image")),
     "resolution": Number(1, whole=True, word="native"),
     "floor": Number(0, 1, open_high=True, optional=True),
 }
 GRAY_LEVELS = Number(0, 255, open_high=True)
 OPENING = Number(0, 1, open_low=True, open_high=True)  # how open a mask begins
-USE: dict[str, Setting] = {"use": Choice(("rad", "views"))}  # of any augmentation
+USE: dict[str, Setting] = {"use": OneOf(("rad", "views"))}  # of any augmentation
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
 TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
-ANCHOR = Choice(("view", "batch"))
+ANCHOR = OneOf(("view", "batch"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
 
@@ -121,9 +121,9 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "SpatioTemporal": LOSS,
     "DrAC": LOSS,
     "Sparsity": LOSS,
-    "MaskEntropy": LOSS | {"of": Choice(("cells", "map"))},
+    "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
-    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": Choice(("value", "action"))},
+    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": OneOf(("value", "action"))},
     "MotionTarget": LOSS
     | {
         "positive": Number(1),
@@ -137,8 +137,8 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "RewardPrediction": LOSS | {"hidden": COUNT},
     "Decoder": LOSS
     | {
-        "target": Choice(("value", "policy", "features", "pixels")),
-        "view": Choice(("map", "image")),
+        "target": OneOf(("value", "policy", "features", "pixels")),
+        "view": OneOf(("map", "image")),
         "hidden": COUNT,
         "shrink": COUNT,
     },
@@ -149,7 +149,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
         "begin_repr": BEGIN,
     },
-    "Shift": PROBABILITY | {"pixels": SIDES, "fill": Choice(("edge", "black"))},
+    "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
     "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
     "Flip": PROBABILITY,
@@ -157,14 +157,14 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
-        "fill": Choice(("black", "gray")),
+        "fill": OneOf(("black", "gray")),
     },
     "Lines": PROBABILITY
     | {
         "lines": Span(Number(0, 1000, whole=True)),
         "lengths": Span(SIDES),
         "widths": Span(SIDES),
-        "direction": Choice(("straight", "diagonal", "both", "any")),
+        "direction": OneOf(("straight", "diagonal", "both", "any")),
     },
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},

@@ -102,7 +102,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """One of several words."""
 
     words: tuple[str, ...]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from reprl.analysis.attention.network import Network, kl
 from reprl.analysis.attention.scores import over_blocks
-from reprl.analysis.attention.views import View, look, make_view, pixel_maps
+from reprl.analysis.attention.views import Attribution, look, make_view, pixel_maps
 from reprl.policy import State
 from reprl.rng import numpy_stream, torch_stream
 
@@ -132,7 +132,7 @@ def _redraw(layer: nn.Module, stream: torch.Generator) -> None:
 
 
 def sanity_check(
-    view: View, observations: np.ndarray, seed: int = 0, state: State = ()
+    view: Attribution, observations: np.ndarray, seed: int = 0, state: State = ()
 ) -> pd.DataFrame:
     """Similarity of maps to those of the trained network as its layers are randomised.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.attention.faithfulness import pixel_order, replaced
-from reprl.analysis.attention.views import View, look, pixel_maps
+from reprl.analysis.attention.views import Attribution, look, pixel_maps
 from reprl.analysis.stats import estimate, mean
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.vector import make_vec_env
@@ -21,7 +21,7 @@ CONDITIONS = ("intact", "attended removed", "random removed", "attended only", "
 
 
 def masked_returns(
-    view: View,
+    view: Attribution,
     variant: VariantSpec,
     filling: np.ndarray,
     *,
@@ -47,7 +47,7 @@ def masked_returns(
 
 
 def _play(
-    view: View,
+    view: Attribution,
     variant: VariantSpec,
     filling: np.ndarray,
     condition: str,
@@ -81,7 +81,7 @@ def _play(
 
 
 def _changed(
-    view: View, loop: PlayLoop, filling: np.ndarray, condition: str, share: float, seed: int
+    view: Attribution, loop: PlayLoop, filling: np.ndarray, condition: str, share: float, seed: int
 ) -> np.ndarray:
     """The moment's pictures without the attended pixels, or with only those."""
     observations = loop.observations

@@ -15,14 +15,14 @@ from captum.attr import IntegratedGradients, Saliency
 from torch import Tensor, nn
 
 from reprl.analysis.attention.network import Network, centred
-from reprl.analysis.attention.views import View
+from reprl.analysis.attention.views import Attribution
 from reprl.encoders.base import Encoder
-from reprl.encoders.geometry import Grid, gaussians, grid, separable
+from reprl.encoders.geometry import ReceptiveFields, gaussians, grid, separable
 from reprl.errors import UserError
 from reprl.policy import State
 
 
-class Gradient(View):
+class Gradient(Attribution):
     """|d logit of the best action / d pixel|."""
 
     name = "gradient"
@@ -56,7 +56,7 @@ class Integrated(Gradient):
         return result.float()
 
 
-class Perturbation(View):
+class Perturbation(Attribution):
     """Blur a spot and see how much the policy changes: 0.5 ||pi(I) - pi(I')||^2 (Greydanus 2018).
 
     pi are the logits, without the offset that a softmax ignores: probabilities of a policy that
@@ -97,7 +97,7 @@ class Perturbation(View):
         return torch.stack(scores).view(len(images), 1, *self.grid)
 
 
-class GradCam(View):
+class GradCam(Attribution):
     """The last feature map, weighted by the gradient of the best action, its positive part."""
 
     name = "gradcam"
@@ -143,7 +143,7 @@ def best_action(network: Network, images: Tensor, *state: Tensor) -> Tensor:
     return network(images, *state).argmax(dim=1)
 
 
-def last_map(network: Network) -> tuple[nn.Module, Grid]:
+def last_map(network: Network) -> tuple[nn.Module, ReceptiveFields]:
     """The trunk's last layer that still has places, and where its cells are."""
     trunk = getattr(network.extractor, "cnn", None)
     if not isinstance(trunk, nn.Sequential):

@@ -19,7 +19,7 @@ from reprl.schema import ATTRIBUTIONS
 from reprl.validation import choice
 
 
-class View:
+class Attribution:
     """Where a network looks in a batch of images; subclasses say how to find out."""
 
     name: str
@@ -52,7 +52,7 @@ class View:
         return None
 
 
-class MaskView(View):
+class MaskView(Attribution):
     """The attention mask the agent itself multiplies by."""
 
     name = "mask"
@@ -94,18 +94,18 @@ def has_mask(network: Network) -> bool:
     return isinstance(encoder, Encoder) and encoder.dry_output().attention is not None
 
 
-def make_view(network: Network, method: str | None = None) -> View:
+def make_view(network: Network, method: str | None = None) -> Attribution:
     """The view a user names; without a name the agent's mask, or gradients if it has none."""
     from reprl.analysis.attention.saliency import GradCam, Gradient, Integrated, Perturbation
 
     if method is None:
         method = "mask" if has_mask(network) else "gradient"
-    kinds: list[type[View]] = [MaskView, Gradient, Integrated, Perturbation, GradCam]
+    kinds: list[type[Attribution]] = [MaskView, Gradient, Integrated, Perturbation, GradCam]
     found = dict(zip(ATTRIBUTIONS, kinds, strict=True))
     return found[choice("method", method, ATTRIBUTIONS)](network)
 
 
-def limits(view: View, method: str | None) -> list[str]:
+def limits(view: Attribution, method: str | None) -> list[str]:
     """What this agent has not, in a sentence each."""
     found = []
     if method is None and view.name != "mask":
@@ -119,7 +119,7 @@ def limits(view: View, method: str | None) -> list[str]:
     return found
 
 
-def look(view: View, observations: np.ndarray, state: State = (), batch: int = 64) -> Tensor:
+def look(view: Attribution, observations: np.ndarray, state: State = (), batch: int = 64) -> Tensor:
     """Cells (N, 1, h, w) of observations (N, C, H, W) and states, some at a time."""
     parts = []
     for i in range(0, len(observations), batch):
@@ -129,7 +129,7 @@ def look(view: View, observations: np.ndarray, state: State = (), batch: int = 6
     return torch.cat(parts)
 
 
-def pixel_maps(view: View, cells: Tensor, size: int | tuple[int, int]) -> np.ndarray:
+def pixel_maps(view: Attribution, cells: Tensor, size: int | tuple[int, int]) -> np.ndarray:
     """Cells (N, 1, h, w) as maps (N, H, W) on a picture, float32."""
     device = view.network.device
     parts = [view.project(part.to(device), size)[:, 0].cpu() for part in cells.split(256)]

@@ -42,12 +42,12 @@ from reprl.algorithms.update import Losses, MinibatchLoss, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
+from reprl.components import Auxiliary, Specs, agent_specs
 from reprl.encoders.base import Encoder
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
 from reprl.settings import CLASSES, MODES
-from reprl.specs import Auxiliary, Specs, resolve
 from reprl.validation import checker, choice
 
 OPTIMIZERS = {
@@ -102,7 +102,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         check("optimizer", optimizer)
         check("weight_decay", weight_decay)
         check("instrument_every", instrument_every)
-        self.specs: Specs = resolve(
+        self.specs: Specs = agent_specs(
             encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
         )
         self.mode = mode

@@ -41,7 +41,7 @@ FILES = (*(f"{part}.safetensors" for part in PARTS), "state.json")
 
 
 @dataclass
-class Stored:
+class StoredCheckpoint:
     """A checkpoint read back: what `model.restore` takes, and what the training loop kept."""
 
     parameters: dict[str, Tensor]
@@ -131,7 +131,7 @@ def load(
     return model
 
 
-def read(folder: str | Path, step: int | None = None) -> Stored:
+def read(folder: str | Path, step: int | None = None) -> StoredCheckpoint:
     """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
     found = candidates(Path(folder), step)
     for position, path in enumerate(found):
@@ -161,7 +161,7 @@ def verify(path: Path) -> dict[str, str]:
     return found
 
 
-def require_same_shapes(model: BaseAlgorithm, stored: Stored) -> None:
+def require_same_shapes(model: BaseAlgorithm, stored: StoredCheckpoint) -> None:
     """Refuse a checkpoint of another architecture, naming the first parameter that differs."""
     ours = {name: tuple(t.shape) for name, t in model.capture().parameters.items()}  # type: ignore[attr-defined]
     theirs = {name: tuple(t.shape) for name, t in stored.parameters.items()}
@@ -194,7 +194,7 @@ class _Record(dict[str, Any]):
         )
 
 
-def _read(path: Path) -> Stored:
+def _read(path: Path) -> StoredCheckpoint:
     manifest = _manifest(path)
     data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
     record = _Record(json.loads(data["state.json"]), path)
@@ -205,7 +205,9 @@ def _read(path: Path) -> Stored:
         part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
         for part in PARTS
     }
-    return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
+    return StoredCheckpoint(
+        **parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"]
+    )
 
 
 def _tensors(part: str, data: bytes) -> dict[str, Tensor]:

@@ -8,15 +8,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from reprl.components import Spec, build, resolve
-from reprl.encoders.geometry import Grid, averaging, gaussians, grid, interpolation, separable
+from reprl.components import Spec, build, imported, resolve
+from reprl.encoders.geometry import (
+    ReceptiveFields,
+    averaging,
+    gaussians,
+    grid,
+    interpolation,
+    separable,
+)
 from reprl.encoders.hard import build_hard
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.inputs import change, differences, require_stack
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError, unknown
 from reprl.settings import PLACEMENT
-from reprl.user_code import imported
 from reprl.validation import checker
 
 # keys that place a mask; the others are its own
@@ -90,7 +96,7 @@ class Attention(KeepsOwnWeights):
         *,
         frames: int,
         channels: int,
-        trunk: Grid,
+        trunk: ReceptiveFields,
         trunk_channels: int,
         where: Literal["features", "image"] = "features",
         resolution: int | Literal["native"] = "native",
@@ -213,7 +219,7 @@ def _own_optimizer(settings: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def build_attention(
-    spec: Spec | None, *, frames: int, channels: int, trunk: Grid, trunk_channels: int
+    spec: Spec | None, *, frames: int, channels: int, trunk: ReceptiveFields, trunk_channels: int
 ) -> Attention | None:
     """Attention from a spec: keys of placement are taken here, the others go to the mask."""
     if isinstance(spec, Mapping) and spec and "_target_" not in spec:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from reprl import tables
 from reprl.envs import Variant
-from reprl.evaluation.episodes import Arena, Game
+from reprl.evaluation.episodes import Arena, FinishedGame
 from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.meter import Meter
 from reprl.evaluation.players import Agent, Task
@@ -131,7 +131,7 @@ class Campaign:
         settings: dict[str, Any],
     ) -> pd.DataFrame:
         arena = self._arena_for(settings)
-        games: list[Game] = []
+        games: list[FinishedGame] = []
         with Meter(str(agent.labels["run"]), len(tasks), mode=self.progress) as meter:
             for game in arena.play(fitted(agent, arena), tasks):
                 games.append(game)

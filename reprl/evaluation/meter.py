@@ -6,7 +6,7 @@ import sys
 import time
 from typing import IO, Any
 
-from reprl.evaluation.episodes import Game
+from reprl.evaluation.episodes import FinishedGame
 from reprl.runs.progress import duration
 
 EVERY = {True: 0.2, False: 20.0}  # seconds between two lines: on a terminal, and elsewhere
@@ -31,7 +31,7 @@ class Meter:
         if not self.off:
             self._write(end="\n")
 
-    def count(self, game: Game) -> None:
+    def count(self, game: FinishedGame) -> None:
         """One more game is over."""
         self.games += 1
         self.steps += game.steps

@@ -59,7 +59,7 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
 
 
 @dataclass
-class Moment:
+class ProgressState:
     """Everything the view knows at one time."""
 
     step: int = 0
@@ -100,7 +100,7 @@ class Progress:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, moment: Moment, *, row: bool) -> None:
+    def show(self, moment: ProgressState, *, row: bool) -> None:
         """Show a moment; `row` says that a row of metrics was just written."""
         if self.off:
             return
@@ -117,7 +117,7 @@ class Progress:
             self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def line(moment: Moment) -> str:
+def line(moment: ProgressState) -> str:
     """The same facts in one plain line."""
     shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares)
     facts = [f"step {moment.step:,}/{moment.total:,}", f"{moment.speed:.0f} steps/s"]
@@ -128,7 +128,7 @@ def line(moment: Moment) -> str:
     return " | ".join(facts)
 
 
-def view(title: str, moment: Moment) -> RenderableType:
+def view(title: str, moment: ProgressState) -> RenderableType:
     """The live view: where the run is, what it costs, what it learns, what is wrong."""
     top = Table.grid(expand=True, padding=(0, 1))
     top.add_column(ratio=1)

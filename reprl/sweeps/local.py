@@ -18,7 +18,7 @@ from reprl.errors import UserError
 from reprl.sweeps.ledger import RESUMABLE, Ledger
 from reprl.sweeps.plan import Job, Plan
 from reprl.sweeps.process import Running, command
-from reprl.sweeps.view import View
+from reprl.sweeps.view import SweepView
 
 POLL = 0.2
 
@@ -37,7 +37,7 @@ class Local:
         """Work through the plan; the exit code says whether all of it is done."""
         before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
-            with View(self.plan, self.ledger) as view:
+            with SweepView(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
                     self._watch()
                     self._fill()  # at once: a free core should not wait for the next look

@@ -19,7 +19,7 @@ from reprl.encoders import Nature
 from reprl.envs import make_vec_env
 from reprl.errors import UserError
 from reprl.settings import CLASSES, ENV, PLACEMENT, SEED, declared, settings_of
-from reprl.validation import Choice, Number, Numbers, Setting, Span
+from reprl.validation import Number, Numbers, OneOf, Setting, Span
 from tests.reprl.algorithms.falling import Falling
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
@@ -72,7 +72,7 @@ def outside(setting: Setting) -> Iterator[Any]:
     elif isinstance(setting, Numbers):
         yield from ([setting.each.low - 1], 64, [1.5])
     else:
-        assert isinstance(setting, Choice)
+        assert isinstance(setting, OneOf)
         yield from (f"{setting.words[0]}x", 3)
 
 
@@ -82,7 +82,7 @@ def inside(setting: Setting) -> Iterator[Any]:
         for limit, is_open in ((setting.low, setting.open_low), (setting.high, setting.open_high)):
             if math.isfinite(limit) and not is_open:
                 yield limit
-    elif isinstance(setting, Choice):
+    elif isinstance(setting, OneOf):
         yield from setting.words
 
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, now, step_of, write_atomically
 from reprl.sweeps.ledger import Ledger
-from reprl.sweeps.plan import Task
+from reprl.sweeps.plan import JobSpec
 from reprl.sweeps.process import GRACE, Running, command
 
 POLL = 0.5
@@ -223,13 +223,13 @@ def where() -> str:
     return f"submitit {variables.get('SUBMITIT_LOCAL_JOB_ID', '')} {host}"
 
 
-def note(folder: Path, task: Task, **values: Any) -> None:
+def note(folder: Path, task: JobSpec, **values: Any) -> None:
     """Add a line to the job's history; a full disk must not end a job."""
     with suppress(OSError), open(folder / ".claims" / f"{task.identity}.jsonl", "a") as file:
         file.write(json.dumps(values, default=str) + "\n")
 
 
-def notes(folder: Path, task: Task) -> list[dict[str, Any]]:
+def notes(folder: Path, task: JobSpec) -> list[dict[str, Any]]:
     """Every attempt at a job on a cluster: a line where it began and one where it ended."""
     file = folder / ".claims" / f"{task.identity}.jsonl"
     found = []

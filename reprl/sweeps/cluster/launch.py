@@ -24,7 +24,7 @@ from reprl.sweeps.cluster.job import Launch, Spec, notes
 from reprl.sweeps.cluster.launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
-from reprl.sweeps.view import View
+from reprl.sweeps.view import SweepView
 
 POLL = 0.5
 LOOK = 2.0  # seconds between two looks at every run folder
@@ -58,7 +58,7 @@ class Cluster:
         self.log.parent.mkdir(exist_ok=True)
         self.launch.write()
         try:
-            with View(self.plan, self.ledger) as view:
+            with SweepView(self.plan, self.ledger) as view:
                 todo = [j for j in self.plan.jobs if self._open(self.ledger.entries[j.identity])]
                 while todo and self.stop_signal is None:
                     code = self._hand_over(todo, view)
@@ -79,7 +79,7 @@ class Cluster:
     def _open(self, entry: Entry) -> bool:
         return entry.status != "finished" and (entry.status != "failed" or self.launch.retry)
 
-    def _hand_over(self, todo: list[Job], view: View) -> int:
+    def _hand_over(self, todo: list[Job], view: SweepView) -> int:
         """Give jobs to the launcher and wait for it; its exit code."""
         numbers = ",".join(str(self.plan.jobs.index(job)) for job in todo)
         place = quoted(self.launch.place)
