@@ -84,7 +84,8 @@ def _generalization(
     own = scores.loc[[run.name]].mean(axis=0)
     values = own.reindex([CLEAN, *variants]).to_numpy(float)  # (1 + V,)
     base = random.reindex([CLEAN, *variants]).to_numpy(float)
-    kept = retention(values[1:], values[0], base[1:], base[0])[np.isfinite(base[1:])]
+    kept = retention(values[1:], values[0], base[1:], base[0], run.score_scale)
+    kept = kept[np.isfinite(base[1:])]
     return {
         "clean": float(values[0]),
         "variants": float(values[1:].mean()) if variants else np.nan,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from reprl.validation import Number, Numbers, OneOf, Setting, Settings, Span
+from reprl.validation import Number, Numbers, OneOf, Setting, Settings, Span, Window
 
 FRACTION = Number(0, 1)
 COUNT = Number(1, whole=True)
@@ -43,6 +43,7 @@ ENV: dict[str, Number] = {
 }
 SEVERITY = FRACTION
 SKILL = FRACTION
+SCORE_SCALE = Number(0, open_low=True)  # of a game, in points
 REWARD = Number(1e-6, 1e6)
 REWARDS = ("clip", "raw")
 
@@ -63,12 +64,16 @@ ON_POLICY: dict[str, Setting] = {
 }
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 # nested in algo=imitation: `expert` and `beta`
-EXPERT: dict[str, Number] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
-BETA: dict[str, Number] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
+EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
+BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
 DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
+GRAY_LEVELS = Number(0, 255, open_high=True)
 ENCODER: dict[str, Setting] = {
     "features_dim": Number(1, 65_536, whole=True),
     "dropout": DROPOUT,
+    "input": OneOf(("frames", "differences", "both")),
+    "contrast": Window(),  # pixels
+    "threshold": GRAY_LEVELS,
 }
 # keys of `attention` that place any mask, the user's own included
 PLACEMENT: dict[str, Setting] = {
@@ -76,7 +81,15 @@ PLACEMENT: dict[str, Setting] = {
     "resolution": Number(1, whole=True, word="native"),
     "floor": Number(0, 1, open_high=True, optional=True),
 }
-GRAY_LEVELS = Number(0, 255, open_high=True)
+HARD: dict[str, Setting] = {
+    "by": OneOf(("top_k", "gumbel")),
+    "keep": Number(0, 1, open_low=True),  # of top_k
+    "temperature": Number(0, open_low=True),  # of gumbel
+}
+MASK_OPTIMIZER: dict[str, Setting] = {
+    "learning_rate": Number(0, 1, open_low=True, optional=True),
+    "betas": Numbers(Number(0, 1, open_high=True), "[0.9, 0.999]", count=2, optional=True),
+}
 OPENING = Number(0, 1, open_low=True, open_high=True)  # how open a mask begins
 USE: dict[str, Setting] = {"use": OneOf(("rad", "views"))}  # of any augmentation
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
@@ -172,11 +185,22 @@ CLASSES: dict[str, dict[str, Setting]] = {
 }
 
 
+# what a group has, whatever its `_target_`, and what is nested in it
+GROUPS: dict[str, dict[str, Setting]] = {
+    "attention": PLACEMENT,
+    "attention.hard": HARD,
+    "attention.optimizer": MASK_OPTIMIZER,
+    "augmentation": USE,
+    "algo.expert": EXPERT,
+    "algo.beta": BETA,
+}
+
+
 def settings_of(group: str, target: Any) -> Settings:
     """The settings of ours in a group's spec, by the `_target_` it names."""
     words = re.split(r"[.:]", str(target or ""))
     own = CLASSES.get(words[-1], {}) if words[0] == "reprl" else {}
-    return {"attention": PLACEMENT, "augmentation": USE}.get(group, {}) | own
+    return GROUPS.get(group, {}) | own
 
 
 def declared(
@@ -193,5 +217,5 @@ def declared(
         yield f"{key}.{name}", spec, name, setting
         if setting is None and isinstance(value, dict | list):
             # an encoder of ours places its mask; whatever a user's own class nests is its own
-            masked = group == "encoder" and name == "attention" and bool(known)
-            yield from declared("attention" if masked else "", f"{key}.{name}", value)
+            inner = "attention" if (group, name) == ("encoder", "attention") else f"{group}.{name}"
+            yield from declared(inner if known else "", f"{key}.{name}", value)

@@ -31,7 +31,7 @@ document.addEventListener("pointerover", (event) => {
 document.addEventListener("scroll", hideTip, { passive: true });
 
 const PLOTS = {
-  retention: { form: percent, label: "retention: share of what was learned that survives", missing: "Retention is unknown where random play was not measured, and where a method is less than one point above it.", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
+  retention: { form: percent, label: "retention: share of what was learned that survives", missing: "Retention is unknown where random play was not measured, and where a method is less than the game's score scale (in Breakout a point) above it.", lines: [{ at: 0, text: "random play" }, { at: 1, text: "nothing lost" }] },
   gap: { form: (v) => number(v, 1), label: "gap: points lost against the clean game", lines: [{ at: 0, text: "nothing lost" }] },
   score: { form: (v) => number(v, 1), label: "score: points a game" },
 };

@@ -298,23 +298,28 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         n_rollout_steps: int,
     ) -> bool:
         began = perf_counter()
-        if self.network is not None:
-            assert isinstance(rollout_buffer, FrameMemory)
-            done, seconds = collect(self, self.network, env, callback, rollout_buffer)
-        else:
-            timed = TimedEnv(env, self)
-            done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
-            seconds = timed.seconds
-            if done:
-                assert isinstance(self._last_obs, np.ndarray)
-                assert self._last_episode_starts is not None
-                self.rollout_buffer.finish(
-                    self._last_obs, self._last_episode_starts, np.stack(timed.rewards)
-                )
+        done, seconds = self._collect(env, callback, rollout_buffer, n_rollout_steps)
         self._phase = "collected" if done else "ready"
         self.timings.add("env", seconds)
         self.timings.add("forward", perf_counter() - began - seconds)
         return done
+
+    def _collect(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int
+    ) -> tuple[bool, float]:
+        """Fill the buffer; whether no callback stopped it, and the seconds spent in the games."""
+        if self.network is not None:
+            assert isinstance(rollout_buffer, FrameMemory)
+            return collect(self, self.network, env, callback, rollout_buffer)
+        timed = TimedEnv(env, self)
+        done = super().collect_rollouts(timed, callback, rollout_buffer, n_steps)  # type: ignore[arg-type]
+        if done:
+            assert isinstance(self._last_obs, np.ndarray)
+            assert self._last_episode_starts is not None
+            self.rollout_buffer.finish(
+                self._last_obs, self._last_episode_starts, np.stack(timed.rewards)
+            )
+        return done, timed.seconds
 
     def _begin_update(self) -> None:
         """Set what stays the same over an update's minibatches."""

@@ -22,7 +22,7 @@ from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.inputs import change, differences, require_stack
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError, unknown
-from reprl.settings import PLACEMENT
+from reprl.settings import MASK_OPTIMIZER, PLACEMENT
 from reprl.validation import checker
 
 # keys that place a mask; the others are its own
@@ -201,20 +201,12 @@ def _of_change(spec: Mapping[str, Any]) -> bool:
 def _own_optimizer(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """The mask's own optimizer settings as a parameter group takes them."""
     own: dict[str, Any] = {}
+    check = checker(MASK_OPTIMIZER, "attention.optimizer")
     for key, value in (settings or {}).items():
-        if key not in OPTIMIZER:
-            raise unknown("key of attention.optimizer", str(key), OPTIMIZER)
-        if value is None:
-            continue
-        numbers = list(value) if key == "betas" and isinstance(value, list | tuple) else [value]
-        real = all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
-        if key == "betas" and not (real and len(numbers) == 2 and all(0 <= n < 1 for n in numbers)):
-            raise UserError(f"attention.optimizer.betas={value} must be two numbers from 0 to 1.")
-        if key == "learning_rate" and not (real and 0 < numbers[0] <= 1):
-            raise UserError(
-                f"attention.optimizer.learning_rate={value} must be above 0 and at most 1."
-            )
-        own[OPTIMIZER[key]] = tuple(numbers) if key == "betas" else float(value)
+        if key not in MASK_OPTIMIZER:
+            raise unknown("key of attention.optimizer", str(key), MASK_OPTIMIZER)
+        if (found := check(key, value)) is not None:
+            own[OPTIMIZER[key]] = tuple(found) if key == "betas" else float(found)
     return own
 
 
