@@ -16,11 +16,10 @@ from reprl.analysis.lengths import training_steps
 from reprl.analysis.load import Results, Run
 from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
-from reprl.mask_states import STATES
 from reprl.naming import parts_of
-from reprl.schema import CLEAN, PARTS
+from reprl.schema import CLEAN, MASK_STATES, PARTS
 
-STATE_HELP = "; ".join(f"{label}: {words}" for label, words in STATES.items())
+STATE_HELP = "; ".join(f"{label}: {words}" for label, words in MASK_STATES.items())
 STATE_HELP = f"of the mask; {STATE_HELP}; flat: its cells hardly differ"
 
 

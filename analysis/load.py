@@ -24,9 +24,8 @@ from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import Game, known_games
 from reprl.errors import UserError
-from reprl.mask_states import is_open
 from reprl.naming import is_baseline, method_name, variant_label
-from reprl.schema import FILES, MEASURED
+from reprl.schema import FILES, MEASURED, is_open
 from reprl.settings import SCORE_SCALE
 from reprl.tables import read_numbers
 

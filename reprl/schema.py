@@ -19,6 +19,21 @@ ELAPSED = "time/elapsed"
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")  # of a run
 ATTRIBUTIONS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
+LOOKS_EVERY = {"perturbation": 4}  # agent steps between two looks, where looking is slow
+
+# What may have become of an attention mask, a label for each look at it.
+MASK_STATES = {
+    "black": "nothing gets through",
+    "saturated": "even its darkest cells let everything through",
+    "open": "it lets nearly everything through",
+    "stuck": "its peak stays in one place",
+    "border": "only its outermost cells stand out",
+}
+LABELS = tuple(MASK_STATES)
+OPEN_MEAN = 0.9
+# With all other cells alike, one shut cell of 7x7 leaves an entropy of 0.995 and five shut cells of
+# 21x21 one of 0.998: a mask that hides even a little thing in that way is not open.
+OPEN_ENTROPY = 0.998
 
 INTEGERS = (
     *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
@@ -118,3 +133,8 @@ GAP = (
     *("method", "variant", "n_seeds", "score", "clean", "gap", "gap_low", "gap_high"),
     *("retention", "retention_low", "retention_high"),
 )
+
+
+def is_open(mean: float, entropy: float) -> bool:
+    """Whether a mask of this mean cell and entropy lets nearly everything through."""
+    return mean > OPEN_MEAN and entropy > OPEN_ENTROPY

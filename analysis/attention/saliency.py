@@ -20,6 +20,7 @@ from reprl.encoders.base import Encoder
 from reprl.encoders.geometry import ReceptiveFields, gaussians, grid, separable
 from reprl.errors import UserError
 from reprl.policy import State
+from reprl.schema import LOOKS_EVERY
 
 
 class Gradient(Attribution):
@@ -64,7 +65,7 @@ class Perturbation(Attribution):
     """
 
     name = "perturbation"
-    every = 4
+    every = LOOKS_EVERY[name]
     blur = 3.0  # sigma of what replaces a spot
     spot = 5.0  # sigma of the spot itself
     stride = 4

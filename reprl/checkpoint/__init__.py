@@ -13,7 +13,7 @@ from reprl.checkpoint.files import steps
 if TYPE_CHECKING:
     from reprl.checkpoint.storage import (
         FILES,
-        PARTS,
+        SECTIONS,
         Damaged,
         StoredCheckpoint,
         load,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILES",
-    "PARTS",
+    "SECTIONS",
     "Damaged",
     "StoredCheckpoint",
     "load",

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 FORMAT = 1
-PARTS = ("parameters", "optimizer", "state")
-FILES = (*(f"{part}.safetensors" for part in PARTS), "state.json")
+SECTIONS = ("parameters", "optimizer", "state")
+FILES = (*(f"{part}.safetensors" for part in SECTIONS), "state.json")
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) ->
     """Write every part of a checkpoint and the manifest of their hashes."""
     layouts: dict[str, dict[str, list[int]]] = {}
     hashes: dict[str, str] = {}
-    for part in PARTS:
+    for part in SECTIONS:
         flat, layouts[part] = _flatten(getattr(captured, part))
         hashes[f"{part}.safetensors"] = _write(
             draft / f"{part}.safetensors", tensors_to_bytes(flat)
@@ -203,7 +203,7 @@ def _read(path: Path) -> StoredCheckpoint:
         meta["extras"] = _Record(meta["extras"], path)
     parts = {
         part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
-        for part in PARTS
+        for part in SECTIONS
     }
     return StoredCheckpoint(
         **parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"]

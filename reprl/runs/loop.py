@@ -18,7 +18,7 @@ from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
 from reprl.runs.metrics import Averages, CsvSink, Sink
-from reprl.runs.progress import PARTS, Progress, ProgressState, alarms
+from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 from reprl.schema import ELAPSED, VALIDATION
@@ -173,7 +173,7 @@ class Session:
         """Speed and shares of the time since the last row."""
         now, step, timings = time.perf_counter(), self.model.num_timesteps, self.model.timings
         wall = max(now - self.clock, 1e-9)
-        shares = {p: (timings[p] - self.clocked[p]) / wall for p in PARTS if p != "other"}
+        shares = {p: (timings[p] - self.clocked[p]) / wall for p in TIMED if p != "other"}
         shares["other"] = max(0.0, 1.0 - sum(shares.values()))
         speed = (step - self.clocked_step) / wall
         self.clock, self.clocked_step, self.clocked = now, step, dict(timings)

@@ -16,9 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from reprl.mask_states import STATES
+from reprl.schema import MASK_STATES
 
-PARTS = ("env", "forward", "update", "other")
+TIMED = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
     "train/approx_kl": "KL",
@@ -51,7 +51,7 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
-    for label, meaning in STATES.items():
+    for label, meaning in MASK_STATES.items():
         share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
         if share > 0.5:
             found.append(f"the attention mask is {label}: {meaning}")
@@ -119,7 +119,7 @@ class Progress:
 
 def line(moment: ProgressState) -> str:
     """The same facts in one plain line."""
-    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares)
+    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares)
     facts = [f"step {moment.step:,}/{moment.total:,}", f"{moment.speed:.0f} steps/s"]
     facts += [shares] if shares else []
     facts += [f"left {moment.left}"]
@@ -140,7 +140,7 @@ def view(title: str, moment: ProgressState) -> RenderableType:
     speed = Text.assemble(
         (f"{moment.speed:,.0f} steps/s", "bold"), f"   {moment.left} left   time: "
     )
-    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares))
+    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares))
     facts = Table.grid(padding=(0, 2))
     named = _named(moment.values)
     for start in range(0, len(named), 3):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 from reprl import trust
 from reprl.config.overrides import quoted
 from reprl.errors import UserError
+from reprl.runs.signals import STOPPING, handled
 from reprl.sweeps.cluster.job import Launch, Spec, notes
 from reprl.sweeps.cluster.launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
@@ -54,11 +54,10 @@ class Cluster:
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
         self.log.parent.mkdir(exist_ok=True)
         self.launch.write()
         try:
-            with SweepView(self.plan, self.ledger) as view:
+            with handled(STOPPING, self._stop), SweepView(self.plan, self.ledger) as view:
                 todo = [j for j in self.plan.jobs if self._open(self.ledger.entries[j.identity])]
                 while todo and self.stop_signal is None:
                     code = self._hand_over(todo, view)
@@ -69,8 +68,6 @@ class Cluster:
                 self.ledger.write()
                 view.show()
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             if self.process is not None and self.process.poll() is None:
                 self.process.kill()
         view.finish()
