@@ -22,12 +22,12 @@ from torch import Tensor
 from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
+    masked_returns,
     policy_curves,
     sanity_check,
     typical_picture,
 )
 from reprl.analysis.attention.lag import object_lag
-from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
 from reprl.analysis.attention.record import Behaviour, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative

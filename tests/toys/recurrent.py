@@ -84,9 +84,8 @@ class ToyRecurrent(A2C):
             seen, hidden = torch.as_tensor(buffer.observations[t]), hidden * ~starts[:, None]
             log_probs, values, hidden = self.policy.step(seen, hidden)
             taken = log_probs.gather(1, torch.as_tensor(buffer.actions[t]).long()).squeeze(1)
-            error = torch.as_tensor(buffer.returns[t]) - values
-            gain = -(torch.as_tensor(buffer.advantages[t]) * taken)
-            terms.append((gain + 0.5 * error.square()).mean())
+            error = 0.5 * (torch.as_tensor(buffer.returns[t]) - values).square()
+            terms.append((error - torch.as_tensor(buffer.advantages[t]) * taken).mean())
         self.policy.optimizer.zero_grad()
         torch.stack(terms).mean().backward()
         self.policy.optimizer.step()

@@ -7,6 +7,7 @@ from toys import REGION, RegionNetwork
 
 from reprl.analysis.attention.faithfulness import (
     curve_table,
+    masked_returns,
     pixel_order,
     policy_curves,
     randomised,
@@ -15,7 +16,6 @@ from reprl.analysis.attention.faithfulness import (
     similarity,
     typical_picture,
 )
-from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.views import Attribution, make_view
 
 RNG = np.random.default_rng(3)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from reprl.algorithms import A2C
-from reprl.analysis.attention.faithfulness import policy_curves
-from reprl.analysis.attention.masked_play import masked_returns
+from reprl.analysis.attention.faithfulness import masked_returns, policy_curves
 from reprl.analysis.attention.network import Network, network_of
 from reprl.analysis.attention.record import Recording, collect, uniform
 from reprl.analysis.attention.views import Attribution, look, make_view
