@@ -17,14 +17,16 @@ import yaml
 
 from reprl import guard
 from reprl.analysis.coverage import notes
+from reprl.analysis.gap import SCALE
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.random_play import with_measured
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import Game, known_games
 from reprl.errors import UserError
-from reprl.mask_states import is_open
 from reprl.naming import is_baseline, method_name, variant_label
-from reprl.schema import FILES, MEASURED
+from reprl.schema import FILES, MEASURED, is_open
+from reprl.settings import SCORE_SCALE
 from reprl.tables import read_numbers
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
@@ -53,6 +55,15 @@ class Run:
         """The game it was trained on."""
         env = self.config.get("env")
         return str(env.get("game", DEFAULT_GAME)) if isinstance(env, Mapping) else DEFAULT_GAME
+
+    @property
+    def score_scale(self) -> float:
+        """What it recorded of its game; the module of a user's own game is not imported here."""
+        known = known_games().get(self.game, Game)
+        try:
+            return float(SCORE_SCALE.checked(SCALE, self.record.get(SCALE, known.score_scale)))
+        except UserError:
+            return known.score_scale
 
 
 @dataclass
@@ -104,9 +115,10 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
     runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
     count = len(episodes)
-    game = runs[0].game if runs else "breakout"
+    game = runs[0].game if runs else DEFAULT_GAME
     if random_play:
         episodes = with_measured(episodes, game)
+    episodes[SCALE] = runs[0].score_scale if runs else known_games()[game].score_scale
     distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")

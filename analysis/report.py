@@ -26,7 +26,7 @@ from reprl.analysis.commands import commands
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.explorer.embed import embedded_films
 from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
-from reprl.analysis.gallery import Picture, pictures
+from reprl.analysis.gallery import EmbeddedPicture, pictures
 from reprl.analysis.gap import main_labels, played, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
@@ -50,7 +50,10 @@ INTERVALS = (
 )
 
 POINTS = ("retention", "gap", "score")
-KINDS = {"mask": "Masks: what the agent lets through", "saliency": "Saliency: what its policy depends on"}
+KINDS = {
+    "mask": "Masks: what the agent lets through",
+    "saliency": "Saliency: what its policy depends on",
+}
 
 
 def write_report(
@@ -290,7 +293,7 @@ def _first_plot(points: dict[str, list[dict[str, Any]]]) -> str:
     return next((k for k in POINTS if trained[k]), "score")
 
 
-def _looked_at(tables: dict[str, Table], gallery: list[Picture]) -> set[str]:
+def _looked_at(tables: dict[str, Table], gallery: list[EmbeddedPicture]) -> set[str]:
     """The variants the section on attention has anything of."""
     return {p.variant for p in gallery} | set(tables["attention"].frame["variant"])
 

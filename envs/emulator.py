@@ -19,7 +19,7 @@ import numpy as np
 from reprl import guard
 from reprl.envs.background import Background
 from reprl.envs.games import game, no_truth
-from reprl.envs.machine import SKIP, Machine, Settings, emulator
+from reprl.envs.machine import SKIP, AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Variant
@@ -34,7 +34,7 @@ class Emulator:
     """One environment; `reset` and `step` write the observation into `self.observation`."""
 
     def __init__(
-        self, settings: Settings, variant: Variant, seed: int, index: int, desk: Desk
+        self, settings: EnvSettings, variant: Variant, seed: int, index: int, desk: Desk
     ) -> None:
         self.settings = settings
         self.game = game(settings.game)
@@ -47,7 +47,7 @@ class Emulator:
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
         self._fresh = self.ale.cloneState(include_rng=True)
-        self.machine = Machine(self.ale)
+        self.machine = AleMachine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
         self.fires = len(meanings) > 2 and meanings[1] == "FIRE"

@@ -20,7 +20,7 @@ from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import require_actions, reward_mode
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import game as game_of
-from reprl.envs.machine import Settings, console
+from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.protocol import VariantSpec
@@ -63,7 +63,7 @@ def make_vec_env(
     most = min(n_envs, int(ENV["workers"].high))
     workers = whole("workers", workers, 0, most, "n_envs, so that each worker has an environment")
     seed = SEED.checked("seed", seed)
-    settings = Settings(
+    settings = EnvSettings(
         game=game,
         training=bool(training),
         reward=reward_mode(reward, training),
@@ -90,7 +90,7 @@ class AtariVecEnv(VecEnv):
     """ALE games as an SB3 VecEnv with ground truth and exact state; see `make_vec_env`."""
 
     def __init__(
-        self, settings: Settings, variants: list[Variant], seed: int, workers: int
+        self, settings: EnvSettings, variants: list[Variant], seed: int, workers: int
     ) -> None:
         n = len(variants)
         self.settings = settings

@@ -143,3 +143,18 @@ def is_plain(config: Mapping[str, Any]) -> bool:
 def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:
     """Text as a file name: signs that some disk could refuse become `other`."""
     return "".join(c if c.isalnum() or c in keep else other for c in text)[:longest]
+
+
+# Keys that parts have gained since 0.1: a configuration that lacks them stands for their defaults.
+# Runs of an older version and of this one are compared, continued and named by what they compute.
+GAINED: dict[str, dict[str, Any]] = {
+    "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0},
+    "attention": {"opening": None, "hard": None, "optimizer": None},
+}
+
+
+def completed(part: str, spec: Any) -> Any:
+    """A part's spec with the keys it has gained; nothing stays nothing."""
+    if not isinstance(spec, Mapping) or not spec:
+        return spec
+    return {**GAINED.get(part, {}), **spec}

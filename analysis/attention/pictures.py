@@ -42,7 +42,7 @@ MARGIN = 190  # of row titles
 
 
 @dataclass(frozen=True)
-class Moment:
+class DrawnLook:
     """One look, ready to be drawn: panels of 210 x 160 at `ZOOM`, and the text below them."""
 
     titles: tuple[str, ...]
@@ -87,7 +87,7 @@ def _outline(picture: np.ndarray, box: Box, colour: tuple[int, int, int]) -> Non
     cv2.rectangle(picture, corner, other, colour, 1)
 
 
-def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
+def moments(recording: Recording, which: np.ndarray) -> Iterator[DrawnLook]:
     """Some of the filmed looks (indices into `recording.film`) as pictures with captions."""
     view = recording.view
     looks = recording.film[which]
@@ -117,7 +117,7 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[Moment]:
             warm = heat(twin, clean_maps[i], top)
             pictures[0] = (f"{view.name} on the clean game", panel(warm, twin, objects))
         caption = _caption(recording, m, index)
-        yield Moment(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption)
+        yield DrawnLook(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption)
 
 
 def _caption(recording: Recording, m: int, index: int) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def legend_of(recording: Recording) -> str:
     return "; ".join(words)
 
 
-def strip(moment: Moment) -> np.ndarray:
+def strip(moment: DrawnLook) -> np.ndarray:
     """One moment with its panels side by side: a frame of the video, sides even."""
     height, width = moment.panels[0].shape[:2]
     titles = [wrapped(title, width, 15) for title in moment.titles]

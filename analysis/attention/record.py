@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reprl.analysis.attention.views import View, look, pixel_maps
+from reprl.analysis.attention.views import Attribution, look, pixel_maps
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import Game, no_script
 from reprl.envs.games import game as game_of
@@ -37,7 +37,7 @@ Behaviour = Callable[[GameVecEnv, np.ndarray], np.ndarray]
 class Recording:
     """N looks in the order they were taken; M of them are of the first environment."""
 
-    view: View
+    view: Attribution
     game: Game
     variant: str
     player: str  # who chose the actions: "agent", or the name of a `Behaviour`
@@ -91,7 +91,7 @@ class _Log:
 
 
 def collect(
-    view: View,
+    view: Attribution,
     variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
@@ -147,7 +147,7 @@ def collect(
 
 
 def _play(
-    view: View,
+    view: Attribution,
     env: GameVecEnv,
     twin: GameVecEnv | None,
     player: Behaviour | None,

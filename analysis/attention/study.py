@@ -22,21 +22,21 @@ from torch import Tensor
 from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
+    masked_returns,
     policy_curves,
     sanity_check,
     typical_picture,
 )
 from reprl.analysis.attention.lag import object_lag
-from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
 from reprl.analysis.attention.record import Behaviour, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
-from reprl.analysis.attention.views import MaskView, View
+from reprl.analysis.attention.views import Attribution, MaskView
 from reprl.disk import write_atomically
 from reprl.envs.protocol import VariantSpec
 from reprl.naming import file_name
-from reprl.schema import CLEAN, FAITHFULNESS, SCORES, Table
+from reprl.schema import CLEAN, FAITHFULNESS, SCORES, TableSchema
 from reprl.tables import Unreadable, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
@@ -60,7 +60,7 @@ class Study:
 
 
 def study(
-    view: View,
+    view: Attribution,
     variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
@@ -205,7 +205,7 @@ def study_name(variant: str) -> str:
     return file_name(variant, other="_")
 
 
-def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: Table) -> None:
+def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: TableSchema) -> None:
     """Add rows to a table, in place of earlier ones that were measured in the same way."""
     named = rows.copy()
     for position, (key, value) in enumerate(columns.items()):

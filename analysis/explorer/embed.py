@@ -1,1 +1,2 @@
-def embedded_films(*a): return None
+def embedded_films(*a):
+    return None

@@ -20,6 +20,7 @@ from reprl import components
 from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
+from reprl.components import Specs
 from reprl.encoders.base import Encoder
 from reprl.encoders.hard import streams
 from reprl.envs.games.base import mirrored
@@ -27,7 +28,6 @@ from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.rng import ModuleStream, stream_seed, torch_stream
 from reprl.schedules import Schedule, schedule
-from reprl.specs import Specs
 
 # an update's own numbers, which share a log with the terms
 RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")

@@ -187,9 +187,9 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
     import pandas as pd
 
     from reprl.evaluation.checkpoints import each
-    from reprl.evaluation.twin_folder import looked_at, split, twin_summary
+    from reprl.evaluation.twin import comparable, twin_rows, twin_summary
 
-    compared, refused = split(variants)
+    compared, refused = comparable(variants)
     for sentence in refused:
         print(f"WARNING: {sentence}: skipped.", file=sys.stderr)
     if not compared:
@@ -197,7 +197,7 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
     keys = ("steps", "seed", "games", "deterministic", "sticky", "workers")
     options = {key: values[key] for key in keys}
     rows: list[pd.DataFrame] = []
-    failed = each(found, lambda target: rows.append(looked_at(target, compared, **options)))
+    failed = each(found, lambda target: rows.append(twin_rows(target, compared, **options)))
     if rows:
         _show(twin_summary(pd.concat(rows, ignore_index=True)))
     return 1 if failed else 0

@@ -94,7 +94,7 @@ def show(found: Found, place: Path) -> None:
 def export(found: Found, place: Path, target: Path) -> None:
     """Copy what a paper's appendix needs; a run still at work is left out by name."""
     from reprl.disk import out_of_space
-    from reprl.runs.export import publish, size
+    from reprl.runs.publish import publish, size
 
     for folder, _, status in found:
         if status == "running":

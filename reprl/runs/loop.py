@@ -18,7 +18,7 @@ from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
 from reprl.runs.metrics import Averages, CsvSink, Sink
-from reprl.runs.progress import PARTS, Moment, Progress, alarms
+from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 from reprl.schema import ELAPSED, VALIDATION
@@ -178,28 +178,28 @@ class Session:
         for sink in self.sinks:
             sink.write(self.model.num_timesteps, row)
 
-    def _measure(self, values: dict[str, float]) -> Moment:
+    def _measure(self, values: dict[str, float]) -> ProgressState:
         """Speed and shares of the time since the last row."""
         now, step, timings = time.perf_counter(), self.model.num_timesteps, self.model.timings
         wall = max(now - self.clock, 1e-9)
-        shares = {p: (timings[p] - self.clocked[p]) / wall for p in PARTS if p != "other"}
+        shares = {p: (timings[p] - self.clocked[p]) / wall for p in TIMED if p != "other"}
         shares["other"] = max(0.0, 1.0 - sum(shares.values()))
         speed = (step - self.clocked_step) / wall
         self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
         progress = step / self.config.total_steps
         warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
-        return Moment(step, self.config.total_steps, speed, shares, values, warnings)
+        return ProgressState(step, self.config.total_steps, speed, shares, values, warnings)
 
     def _show(self, *, row: bool) -> None:
         moment = getattr(self, "_moment", None) or self._early_moment()
         moment.step = self.model.num_timesteps
         self.progress.show(moment, row=row)
 
-    def _early_moment(self) -> Moment:
+    def _early_moment(self) -> ProgressState:
         wall = max(time.perf_counter() - self.clock, 1e-9)
         speed = (self.model.num_timesteps - self.clocked_step) / wall
         values = self.averages.means() | {"rollout/score": self._score()}
-        return Moment(total=self.config.total_steps, speed=speed, values=values)
+        return ProgressState(total=self.config.total_steps, speed=speed, values=values)
 
     def _score(self) -> float:
         """Mean raw score of the last games, NaN before the first has ended."""

@@ -16,10 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from reprl.mask_states import STATES
-from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING
+from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
-PARTS = ("env", "forward", "update", "other")
+TIMED = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
     "train/approx_kl": "KL",
@@ -52,7 +51,7 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
-    for label, meaning in STATES.items():
+    for label, meaning in MASK_STATES.items():
         share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
         if share > 0.5:
             found.append(f"the attention mask is {label}: {meaning}")
@@ -67,7 +66,7 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
 
 
 @dataclass
-class Moment:
+class ProgressState:
     """Everything the view knows at one time."""
 
     step: int = 0
@@ -108,7 +107,7 @@ class Progress:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, moment: Moment, *, row: bool) -> None:
+    def show(self, moment: ProgressState, *, row: bool) -> None:
         """Show a moment; `row` says that a row of metrics was just written."""
         if self.off:
             return
@@ -125,9 +124,9 @@ class Progress:
             self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def line(moment: Moment) -> str:
+def line(moment: ProgressState) -> str:
     """The same facts in one plain line."""
-    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares)
+    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares)
     facts = [f"step {moment.step:,}/{moment.total:,}", f"{moment.speed:.0f} steps/s"]
     facts += [shares] if shares else []
     facts += [f"left {moment.left}"]
@@ -136,7 +135,7 @@ def line(moment: Moment) -> str:
     return " | ".join(facts)
 
 
-def view(title: str, moment: Moment) -> RenderableType:
+def view(title: str, moment: ProgressState) -> RenderableType:
     """The live view: where the run is, what it costs, what it learns, what is wrong."""
     top = Table.grid(expand=True, padding=(0, 1))
     top.add_column(ratio=1)
@@ -148,7 +147,7 @@ def view(title: str, moment: Moment) -> RenderableType:
     speed = Text.assemble(
         (f"{moment.speed:,.0f} steps/s", "bold"), f"   {moment.left} left   time: "
     )
-    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares))
+    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares))
     facts = Table.grid(padding=(0, 2))
     named = _named(moment.values)
     for start in range(0, len(named), 3):

@@ -24,7 +24,7 @@ COLOURS = {"finished": "green", "failed": "red", "killed": "red", "running": "cy
 FIRST = ("running", "failed", "killed", "interrupted", "elsewhere", "waiting", "finished")
 
 
-class View:
+class SweepView:
     """Shows a sweep while it runs; `finish` prints what became of every job."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
@@ -40,7 +40,7 @@ class View:
         self.began = self.looked = self.said = time.monotonic()
         self.steps_before = self._steps()
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> SweepView:
         with suppress(OSError):
             before = "" if set(self.statuses.values()) == {"waiting"} else f": {self._counts()}"
             print(f"{len(self.plan.jobs)} jobs in {self.ledger.folder}{before}", flush=True)

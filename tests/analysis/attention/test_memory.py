@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from reprl.algorithms import A2C
-from reprl.analysis.attention.faithfulness import policy_curves
-from reprl.analysis.attention.masked_play import masked_returns
+from reprl.analysis.attention.faithfulness import masked_returns, policy_curves
 from reprl.analysis.attention.network import Network, network_of
 from reprl.analysis.attention.record import Recording, collect, uniform
-from reprl.analysis.attention.views import View, look, make_view
+from reprl.analysis.attention.views import Attribution, look, make_view
 from reprl.envs.vector import make_vec_env
 from reprl.policy import State
 
@@ -121,7 +120,7 @@ class Watched(Network):
         return super().outputs(observations, state, starts)
 
 
-class Corner(View):
+class Corner(Attribution):
     """Attends to a corner."""
 
     name = "corner"

@@ -8,8 +8,14 @@ from torch import nn
 from toys import REGION, RegionNetwork, ball_model
 
 from reprl.analysis.attention.network import kl, network_of
-from reprl.analysis.attention.saliency import GradCam, Perturbation, last_map
-from reprl.analysis.attention.views import look, make_view, pixel_maps
+from reprl.analysis.attention.views import (
+    GradCam,
+    Perturbation,
+    last_map,
+    look,
+    make_view,
+    pixel_maps,
+)
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.schema import ATTRIBUTIONS

