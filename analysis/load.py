@@ -22,6 +22,7 @@ from reprl.analysis.random_play import with_measured
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.mask_states import is_open
 from reprl.naming import is_baseline, method_name, variant_label
 from reprl.schema import FILES, MEASURED
@@ -145,7 +146,7 @@ def _read_folder(
         run = _read_run(folder, warnings)
         taken = {r.name for r in runs}
         if run.name in taken:
-            run.name = f"{folder.parent.name}/{folder.name}"
+            run.name = shown(f"{folder.parent.name}/{folder.name}")
         while run.name in taken:
             run.name += "'"
         if found["episodes"] is None:
@@ -168,12 +169,12 @@ def _read_folder(
 def _read_run(folder: Path, warnings: list[str]) -> Run:
     config = read_mapping(folder / "config.yaml", warnings)
     record = read_mapping(folder / "run.json", warnings)
-    method = str(record.get("method") or method_name(config))
+    method = shown(record.get("method") or method_name(config))
     try:
         seed = int(config.get("seed", 0))
     except (TypeError, ValueError):
         seed = 0
-    run = Run(folder.resolve().name, folder, method, seed, config, record)
+    run = Run(shown(folder.resolve().name), folder, method, seed, config, record)
     if (folder / "metrics.csv").is_file():
         try:
             run.metrics = read_numbers(folder / "metrics.csv")

@@ -32,6 +32,7 @@ from reprl.analysis.summary import against_plain, comparisons, headline, overall
 from reprl.analysis.tables import Table, form
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
+from reprl.escaping import spreadsheet
 from reprl.naming import is_baseline, is_plain
 from reprl.schema import CLEAN
 
@@ -64,7 +65,9 @@ def write_report(
             markdown.write_text(table.markdown(), encoding="utf-8")
         if len(results.episodes):  # a matrix per method, as rliable and others read it
             matrix = run_scores(results.episodes).reset_index()
-            (target / "run_scores.csv").write_text(matrix.to_csv(index=False), encoding="utf-8")
+            (target / "run_scores.csv").write_text(
+                spreadsheet(matrix).to_csv(index=False), encoding="utf-8"
+            )
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from reprl.escaping import markdown, spreadsheet
+
 Kind = Literal["text", "count", "score", "share", "small", "p"]
 DASH = "–"
 
@@ -64,15 +66,15 @@ class Table:
 
     def markdown(self) -> str:
         """A GitHub table under its heading."""
-        head = "| " + " | ".join(_escape(c.label) for c in self.columns) + " |"
+        head = "| " + " | ".join(markdown(c.label) for c in self.columns) + " |"
         rule = "|" + "|".join(" --- " if c.kind == "text" else " ---: " for c in self.columns) + "|"
-        body = ["| " + " | ".join(_escape(c.plain) for c in row) + " |" for row in self.rows()]
-        note = [self.note, ""] if self.note else []
+        body = ["| " + " | ".join(markdown(c.plain) for c in row) + " |" for row in self.rows()]
+        note = [markdown(self.note), ""] if self.note else []
         return "\n".join([f"### {self.title}", "", *note, head, rule, *body, ""])
 
     def csv(self) -> str:
-        """The frame at full precision."""
-        return self.frame.to_csv(index=False)
+        """The frame at full precision, its texts no formulas."""
+        return spreadsheet(self.frame).to_csv(index=False)
 
 
 def cell(record: dict[Any, Any], column: Column) -> Cell:
@@ -123,9 +125,3 @@ def _digits(number: float) -> int:
     """Decimals that leave a small share three digits: the ball's 0.00129 is not 0.001."""
     size = abs(number)
     return 3 if size < 1e-5 else max(3, 2 - math.floor(math.log10(size)))
-
-
-def _escape(text: str) -> str:
-    """Names may hold pipes, line breaks or HTML; a Markdown table must survive them."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reprl.cli.arguments import TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
+from reprl.escaping import shown
 from reprl.schema import ATTRIBUTIONS
 from reprl.settings import GAME_SEED, THREADS
 from reprl.validation import Number
@@ -63,7 +64,7 @@ def run(arguments: list[str]) -> int:
     if values["player"] == "scripted" and game_of(game).scripted is None:
         raise UserError(no_script("player=scripted", game))
     for problem in problems:
-        print(f"WARNING: {problem}", file=sys.stderr)
+        print(f"WARNING: {shown(problem)}", file=sys.stderr)
     import torch
 
     torch.set_num_threads(values["threads"])
@@ -95,7 +96,7 @@ def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool)
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
     view = make_view(network_of(model), values["method"])
     where = f"{target.folder.path.name} at step {step} on {variant.name}"
-    print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
+    print(f"looking: {shown(where)}, {view.name} ...", file=sys.stderr, flush=True)
     seed, settings = _seed(target, values), target.settings
     found = study(
         view,
@@ -132,7 +133,9 @@ def _player(name: str, seed: int, game: str) -> Player | None:
 def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> None:
     recording = found.recording
     looks = f"{len(recording.blocks)} looks in {len(set(recording.blocks.tolist()))} games"
-    print(f"\n{identity['run']} at step {identity['step']}, {recording.view.name} on", end=" ")
+    print(
+        f"\n{shown(identity['run'])} at step {identity['step']}, {recording.view.name} on", end=" "
+    )
     print(f"{found.variant}: {looks}")
     if found.labels is not None:
         state = ", ".join(found.labels) or "healthy"
@@ -147,7 +150,9 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
     if last:
         from reprl.analysis.attention.study import study_name
 
-        print(f"  -> {folder / 'attention' / study_name(found.variant)}.png, .mp4, scores.csv")
+        print(
+            f"  -> {shown(folder / 'attention' / study_name(found.variant))}.png, .mp4, scores.csv"
+        )
 
 
 def _table(scores: pd.DataFrame, tracked: str | None) -> str:

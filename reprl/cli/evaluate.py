@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reprl.cli.arguments import TRUST, Key, convert, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(arguments: list[str]) -> int:
     variants = _variants(values, game)
     beside = players(values["agents"], game)
     for problem in problems:
-        print(f"WARNING: {problem}", file=sys.stderr)
+        print(f"WARNING: {shown(problem)}", file=sys.stderr)
 
     import torch
 
@@ -204,6 +205,7 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
 
 
 def _show(lines: list[list[str]]) -> None:
+    lines = [[shown(word) for word in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
@@ -213,4 +215,6 @@ def _show(lines: list[list[str]]) -> None:
 
 def _say_distinct(name: str, counts: dict[str, int], episodes: int) -> None:
     parts = ", ".join(f"{variant} {count}" for variant, count in counts.items())
-    print(f"{name}: distinct games among those just played, of {episodes} a variant: {parts}.")
+    print(
+        f"{shown(name)}: distinct games among those just played, of {episodes} a variant: {parts}."
+    )

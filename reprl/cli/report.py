@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprl.cli.arguments import Key, parse
+from reprl.escaping import shown
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
 KEYS = {
@@ -18,7 +19,7 @@ def run(arguments: list[str]) -> int:
 
     path, results = write_report(folders, values["out"], figures=values["figures"])
     for warning in results.warnings:
-        print(f"note: {warning}")
+        print(f"note: {shown(warning)}")
     size = path.stat().st_size / 1e6
-    print(f"{len(results.runs)} runs, {results.games} games -> {path} ({size:.1f} MB)")
+    print(f"{len(results.runs)} runs, {results.games} games -> {shown(path)} ({size:.1f} MB)")
     return 0

@@ -12,6 +12,7 @@ from reprl import checkpoint, guard
 from reprl.checkpoint.files import candidates
 from reprl.config.schema import Config
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.evaluation.players import labels_of
 from reprl.naming import parts_of
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
@@ -98,7 +99,7 @@ def each(found: list[Target], measure: Callable[[Target], None]) -> int:
             failed += 1
             kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             words = " ".join(f"{kind}{error}".split())
-            print(f"WARNING: {target.folder.path} is left out: {words}", file=sys.stderr)
+            print(shown(f"WARNING: {target.folder.path} is left out: {words}"), file=sys.stderr)
     return failed
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import IO, Any
 
+from reprl.escaping import shown
 from reprl.evaluation.episodes import Game
 from reprl.runs.progress import duration
 
@@ -18,7 +19,7 @@ class Meter:
     def __init__(
         self, title: str, total: int, *, mode: str = "auto", file: IO[str] | None = None
     ) -> None:
-        self.title, self.total = title, total
+        self.title, self.total = shown(title), total
         self.file = sys.stderr if file is None else file
         self.off = mode == "off"
         self.games = self.steps = 0
