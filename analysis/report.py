@@ -34,6 +34,7 @@ from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.escaping import spreadsheet
 from reprl.naming import is_baseline, is_plain
+from reprl.runs.places import check_writable, expanded
 from reprl.schema import CLEAN
 
 TITLE = "Does it generalize, and where does it look?"
@@ -50,9 +51,8 @@ def write_report(
     folders: Iterable[Path | str], out: Path | str = "report", *, figures: bool = True
 ) -> tuple[Path, Results]:
     """Collect the folders and write report.html, tables/ and figures/ below `out`."""
-    target = Path(out)
-    if target.exists() and not target.is_dir():
-        raise UserError(f"out={out} is a file: give a folder for the report.")
+    target = expanded(out)
+    check_writable(target, "out")
     results = collect(folders)
     page, tables, data, looks = compose(results, str(out))
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reprl.cli.arguments import Key, parse
 from reprl.escaping import shown
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
 KEYS = {
-    "out": Key("report", "folder for report.html, tables/ and figures/"),
+    "out": Key(Path("report"), "folder for report.html, tables/ and figures/", "path"),
     "figures": Key(True, "also draw the plots as SVG and PDF files", "bool"),
 }
 

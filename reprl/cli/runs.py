@@ -24,7 +24,7 @@ TITLES = ("run", "started", "status", *NUMBERS, *OPTIONAL)
 KEYS = {
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
     "match": Key(None, "only folders whose name contains this"),
-    "export": Key(None, "copy settings, games and curves of these runs to this folder"),
+    "export": Key(None, "copy settings, games and curves of these runs to this folder", "path"),
 }
 Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, its status
 
@@ -33,7 +33,6 @@ def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
     from reprl.runs.folder import damaged_in, problem_of, runs_in
-    from reprl.runs.places import expanded
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
@@ -49,7 +48,7 @@ def run(arguments: list[str]) -> int:
         return 0
     show(found, place)
     if values["export"]:
-        export(found, place, expanded(values["export"]))
+        export(found, place, values["export"])
     return 0
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from reprl import tables
 from reprl.envs import Variant
-from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.players import Task
 from reprl.evaluation.twin import (
     changes_the_game,
@@ -26,7 +26,7 @@ def split(variants: list[Variant]) -> tuple[list[Variant], list[str]]:
 
 
 def looked_at(
-    target: Target,
+    target: Measured,
     variants: list[Variant],
     *,
     steps: int,
@@ -37,11 +37,11 @@ def looked_at(
     workers: int,
 ) -> pd.DataFrame:
     """The rows of these variants; only those that are not in the file are measured."""
-    path = target.folder.path / FILES["twin"]
+    path = target.place / FILES["twin"]
     there, _ = tables.read(path, TWIN)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
-    whose = whose_games(games, target.config.seed)
+    whose = whose_games(games, target.seed)
 
     def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
         same = (frame["variant"] == label(variant)) & (frame["step"] == step)
@@ -70,7 +70,7 @@ def looked_at(
         )
         there = tables.merge(path, measured, TWIN)
     found = pd.concat([rows(there, v, step) for v in variants], ignore_index=True)
-    return found.assign(run=target.folder.path.resolve().name)
+    return found.assign(run=target.name)
 
 
 def twin_summary(rows: pd.DataFrame) -> list[list[str]]:

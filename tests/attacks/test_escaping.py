@@ -30,7 +30,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two evaluated runs on disk, one of them with names of a stranger's choice."""
     file = Path(__file__).parents[1] / "analysis" / "fixture.py"
     spec = importlib.util.spec_from_file_location("escaping_fixture", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     synthetic = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(synthetic)
     place = tmp_path / "runs"
