@@ -24,6 +24,7 @@ from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import Game, known_games
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.naming import is_baseline, method_name, variant_label
 from reprl.schema import FILES, MEASURED, is_open
 from reprl.settings import SCORE_SCALE
@@ -157,7 +158,7 @@ def _read_folder(
         run = _read_run(folder, warnings)
         taken = {r.name for r in runs}
         if run.name in taken:
-            run.name = f"{folder.parent.name}/{folder.name}"
+            run.name = shown(f"{folder.parent.name}/{folder.name}")
         while run.name in taken:
             run.name += "'"
         if found["episodes"] is None:
@@ -180,12 +181,12 @@ def _read_folder(
 def _read_run(folder: Path, warnings: list[str]) -> Run:
     config = read_mapping(folder / "config.yaml", warnings)
     record = read_mapping(folder / "run.json", warnings)
-    method = str(record.get("method") or method_name(config))
+    method = shown(record.get("method") or method_name(config))
     try:
         seed = int(config.get("seed", 0))
     except (TypeError, ValueError):
         seed = 0
-    run = Run(folder.resolve().name, folder, method, seed, config, record)
+    run = Run(shown(folder.resolve().name), folder, method, seed, config, record)
     if (folder / "metrics.csv").is_file():
         try:
             run.metrics = read_numbers(folder / "metrics.csv")

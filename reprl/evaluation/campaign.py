@@ -13,6 +13,7 @@ import pandas as pd
 
 from reprl import tables
 from reprl.envs import Variant
+from reprl.escaping import shown
 from reprl.evaluation.episodes import Arena, FinishedGame
 from reprl.evaluation.evaluate import distinct_games, fitted, table
 from reprl.evaluation.players import Agent, Task
@@ -197,7 +198,7 @@ class Meter:
     def __init__(
         self, title: str, total: int, *, mode: str = "auto", file: IO[str] | None = None
     ) -> None:
-        self.title, self.total = title, total
+        self.title, self.total = shown(title), total
         self.file = sys.stderr if file is None else file
         self.off = mode == "off"
         self.games = self.steps = 0

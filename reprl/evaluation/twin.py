@@ -19,7 +19,7 @@ from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
 from reprl.errors import UserError
-from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
 from reprl.evaluation.play_loop import PlayLoop
@@ -194,7 +194,7 @@ def comparable(variants: list[Variant]) -> tuple[list[Variant], list[str]]:
 
 
 def twin_rows(
-    target: Target,
+    target: Measured,
     variants: list[Variant],
     *,
     steps: int,
@@ -205,11 +205,11 @@ def twin_rows(
     workers: int,
 ) -> pd.DataFrame:
     """The rows of these variants; only those that are not in the file are measured."""
-    path = target.folder.path / FILES["twin"]
+    path = target.place / FILES["twin"]
     there, _ = tables.read(path, TWIN)
     protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
     protocol |= {"deterministic": deterministic}
-    whose = whose_games(games, target.config.seed)
+    whose = whose_games(games, target.seed)
 
     def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
         same = (frame["variant"] == label(variant)) & (frame["step"] == step)
@@ -238,7 +238,7 @@ def twin_rows(
         )
         there = tables.merge(path, measured, TWIN)
     found = pd.concat([rows(there, v, step) for v in variants], ignore_index=True)
-    return found.assign(run=target.folder.path.resolve().name)
+    return found.assign(run=target.name)
 
 
 def twin_summary(rows: pd.DataFrame) -> list[list[str]]:

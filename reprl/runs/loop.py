@@ -8,12 +8,12 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
 from reprl import checkpoint
 from reprl.config.schema import Config
 from reprl.errors import UserError
+from reprl.escaping import cell
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
@@ -80,9 +80,11 @@ class Session:
                 before = previous(self.folder)
                 changed = differences(before, self.folder) if before else []
         if before and changed:
-            table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
+            table = Table(
+                "key", "before", "now", title=f"against {cell(before.path.name)}", box=None
+            )
             for key, old, new in changed:
-                table.add_row(*map(escape, (key, old, new)))
+                table.add_row(*map(cell, (key, old, new)))
             self.progress.console.print(table)
 
     def take_numbers(self) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
+from reprl.escaping import cell, shown
 from reprl.runs.metrics import progress_of
 from reprl.runs.progress import duration
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
@@ -84,7 +84,7 @@ class SweepView:
                 else:
                     self.since.pop(job.identity, None)
                 if not self.live:
-                    print(f"job {job.number} {self._news(job, entry, before)}", flush=True)
+                    print(f"job {job.number} {shown(self._news(job, entry, before))}", flush=True)
         if not self.live and now - self.said > LINE_EVERY:
             self.said = now
             print(f"{self._done():.0%} of all steps, {self._left()} left", flush=True)
@@ -135,8 +135,8 @@ class SweepView:
                 _number(score),
                 _number(gap),
                 duration(seconds) if seconds else "",
-                escape(self.settings[job.identity]),
-                *map(escape, last[: len(extra)]),
+                cell(self.settings[job.identity]),
+                *map(cell, last[: len(extra)]),
                 *([] if closing else [f"{step:,}/{job.config.total_steps:,}"]),
             )
         return table

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -52,6 +52,7 @@ class Launch:
     retry: bool
     time_limit: float | None
     ray: dict[str, Any] | None  # arguments of ray.init
+    trust: dict[str, str] = field(default_factory=dict)  # what the user named
 
     @property
     def place(self) -> Path:
@@ -129,7 +130,7 @@ class Worker:
                 folder=self.launch.folder,
                 claim=claim,
                 limit=self.launch.time_limit,
-                environment={"REPRL_JOB": self.where},
+                environment={"REPRL_JOB": self.where, **self.launch.trust},
                 cwd=self.launch.cwd if self.launch.cwd.is_dir() else None,
             )
             try:

@@ -47,6 +47,7 @@ class Cluster:
             retry=plan.settings.retry,
             time_limit=plan.settings.time_limit,
             ray=launcher.ray,
+            trust=trust.environment(),
         )
         self.process: subprocess.Popen[bytes] | None = None
         self.stop_signal: int | None = None
