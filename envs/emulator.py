@@ -301,7 +301,7 @@ class Emulator:
         size = int(meta["ale_bytes"])
         if not 0 < size <= LARGEST_STATE:
             raise UserError(f"snapshot: {size:,} bytes of console are not what a console has.")
-        arrays = [frames, drawn, self._history]
+        arrays: list[np.ndarray] = [frames, drawn, self._history]
         small = self._history[-1]
         if self.background is not None:
             self.background.fresh = bool(meta["fresh"])

@@ -48,7 +48,8 @@ class RolloutMemory(RolloutBuffer):
             return
         if not self.pos:
             self.boxes = []
-        self.boxes.append(edges(env.objects(), self.obs_shape[-2:]))
+        height, width = self.obs_shape[-2:]
+        self.boxes.append(edges(env.objects(), (height, width)))
 
     def boxes_of(self, index: np.ndarray) -> dict[str, Tensor]:
         """The boxes (B, K, 4) of samples, as a field of a batch; none where none are wanted."""

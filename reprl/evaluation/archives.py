@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from reprl import guard, trust
+from reprl.components import described
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.evaluation.players import labels_of
-from reprl.user_code import described
 
 LARGEST = 64 << 20  # bytes of the settings inside; zoo agents have some kilobytes
 # which class saved a file: SB3 writes its settings only
@@ -118,7 +118,7 @@ def _require_pictures(file: Path, model: Any, game: str) -> None:
     env = make_vec_env(n_envs=1, game=game)
     actions = int(env.action_space.n)  # type: ignore[attr-defined]
     env.close()
-    shape = getattr(model.observation_space, "shape", None) or ()
+    shape: tuple[int, ...] = getattr(model.observation_space, "shape", None) or ()
     if len(shape) != 3 or shape[1] != shape[2] or str(model.observation_space.dtype) != "uint8":
         raise UserError(
             f"{file} sees {model.observation_space}, but reprl shows uint8 pictures of "
