@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read,
         require_same_shapes,
         save,
+        save_weights,
         verify,
     )
 
@@ -32,6 +33,7 @@ __all__ = [
     "read",
     "require_same_shapes",
     "save",
+    "save_weights",
     "steps",
     "verify",
 ]

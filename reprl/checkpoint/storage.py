@@ -109,6 +109,24 @@ def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) ->
     _sync(draft)
 
 
+def save_weights(stored: StoredCheckpoint, folder: str | Path) -> Path:
+    """Write a checkpoint that only plays: the parameters in half precision, no training state."""
+    half = {
+        name: t.half() if t.dtype == torch.float32 else t for name, t in stored.parameters.items()
+    }
+    meta = {**stored.meta, "weights_only": True, "episodes": None, "successes": None, "log": {}}
+    final = path_of(folder, stored.step)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    draft = final.parent / f".{final.name}.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    kept = StoredCheckpoint(half, {}, {}, meta, {}, final, stored.step)
+    _write_draft(draft, kept, stored.step, {})
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(draft, final)
+    return final
+
+
 def load(
     folder: str | Path,
     env: VecEnv | None = None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.errors import UserError, nearest
+from reprl.runs.agents import folder_of
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
@@ -55,7 +56,9 @@ def check_launch(configs: Iterable[Config]) -> None:
 
 
 def parent_of(parent: str) -> tuple[Path, int | None]:
-    """The folder and step that `parent=DIR@step` names."""
+    """The folder and step that `parent=DIR@step` or `parent=agent:NAME` names."""
+    if (shipped := folder_of(parent)) is not None:
+        return shipped, None
     whole = expanded(parent)
     if is_folder(whole):  # its own name may hold an @, as in green_lines@0.7
         return whole, None
