@@ -97,7 +97,7 @@ def targets(
         problems: list[str] = []
     else:
         runs, problems = _of_folder(place, which)
-        out = out or work_folder(place)
+        out = work_folder(place, out)
         if out is not None:
             several = len(runs) > 1
             runs = [replace(t, out=out / t.name if several else out) for t in runs]

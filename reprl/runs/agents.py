@@ -34,16 +34,16 @@ def folder_of(text: str) -> Path | None:
     return there[name]
 
 
-def work_folder(place: Path) -> Path | None:
-    """Where results of a shipped agent's folder go; None for a folder of the user's own.
+def work_folder(place: Path, out: Path | None) -> Path | None:
+    """Where results go: `out`, and for a shipped agent without it a folder of its own.
 
-    It gets the agent's settings and curves, so that a report can read it; its published games stay
-    where they are, or evaluation would find nothing left to play.
+    A shipped agent's settings and curves are copied there, so that a report can read it; its
+    published games stay where they are, or evaluation would find nothing left to play.
     """
     resolved = place.resolve()
     if resolved not in {p.resolve() for p in shipped().values()}:
-        return None
-    work = WORK / resolved.name
+        return out
+    work = out or WORK / resolved.name
     with suppress(OSError):  # whether it can be written is asked, and said, by who writes there
         work.mkdir(parents=True, exist_ok=True)
         for name in ("config.yaml", "run.json", "metrics.csv"):
