@@ -11,7 +11,7 @@ import pytest
 
 from reprl.analysis.load import collect
 from reprl.analysis.summary import against_plain, verdict
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_sweep_is_collected_whole(sweep: Path) -> None:
 
 def test_no_runs_at_all_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no runs in .*empty"):
+    with refuses("empty"):
         collect([tmp_path / "empty"])
 
 

@@ -17,9 +17,9 @@ from reprl.config.compose import compose
 from reprl.config.schema import check
 from reprl.encoders import Nature
 from reprl.envs import make_vec_env
-from reprl.errors import UserError
 from reprl.settings import CLASSES, ENV, PLACEMENT, SEED, declared, settings_of
 from reprl.validation import Choice, Number, Numbers, Setting, Span
+from tests.helpers import refuses
 from tests.reprl.algorithms.falling import Falling
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
@@ -86,6 +86,16 @@ def inside(setting: Setting) -> Iterator[Any]:
         yield from setting.words
 
 
+def named(setting: Setting, key: str, wrong: Any) -> list[str]:
+    """What a refusal must name: the key, a plain value, what is allowed, the nearest word."""
+    if isinstance(wrong, dict | list):
+        return [key]
+    if isinstance(setting, Choice):
+        near = [f"'{setting.words[0]}'"] if wrong == f"{setting.words[0]}x" else []
+        return [f"{key}={wrong}", ", ".join(setting.words), *near]
+    return [f"{key}={wrong}", str(setting)]
+
+
 CASES = [(name, key) for name in CLASSES for key in CLASSES[name]]
 CASES += [("ConvMask", key) for key in PLACEMENT]
 
@@ -115,14 +125,8 @@ def test_the_configuration_and_the_constructor_refuse_the_same(name: str, key: s
     assert set(CLASSES[name]) - set(spec) <= {"seed"}
     for wrong in outside(setting):
         for where in (configured, constructed):
-            with pytest.raises(UserError) as caught:
+            with refuses(*named(setting, key, wrong)):
                 where(group, {**spec, key: wrong}, key)
-            said = str(caught.value)
-            assert f"{key}" in said
-            assert "\n" not in said
-            if not isinstance(wrong, dict | list):
-                assert f"{key}={wrong}" in said
-                assert str(setting) in said or "choose from" in said
     for right in inside(setting):
         setting.checked(key, right)
 
@@ -132,9 +136,9 @@ def test_the_environment_refuses_what_the_configuration_refuses(key: str) -> Non
     for wrong in outside({**ENV, "seed": SEED}[key]):
         changed = {**VALUES, "env": {**VALUES["env"], key: wrong}}
         changed = {**VALUES, "seed": wrong} if key == "seed" else changed
-        with pytest.raises(UserError, match=key):
+        with refuses(key):
             check(changed)
-        with pytest.raises(UserError, match=key):
+        with refuses(key):
             make_vec_env(**{"n_envs": 4096, "variant": "green_lines", key: wrong})
 
 
@@ -149,9 +153,9 @@ def test_a_users_own_class_has_its_own_ranges() -> None:
             assert check({**VALUES, "auxiliary": nested}).auxiliary == nested
         assert check({**VALUES, "algo": {"_target_": target, **own}}).warnings() == []
     # where a mask of the user's is placed is for our encoder to say
-    with pytest.raises(UserError, match="attention.floor=2.0 must be"):
+    with refuses("attention.floor=2.0"):
         check({**VALUES, "attention": {"_target_": "mine.Mask", "floor": 2.0}})
-    with pytest.raises(UserError, match="auxiliary.p=nan"):
+    with refuses("auxiliary.p=nan"):
         check({**VALUES, "auxiliary": {"_target_": "mine.Loss", "p": math.nan}})
 
 
@@ -162,7 +166,7 @@ def test_nested_specs_of_ours_are_found() -> None:
     }
     keys = [key for key, _, _, setting in declared("augmentation", "augmentation", spec) if setting]
     assert keys == ["augmentation.steps.1.deviation"]
-    with pytest.raises(UserError, match=r"augmentation.steps.1.deviation=300 .* from 0 to 255"):
+    with refuses("augmentation.steps.1.deviation=300", "0 to 255"):
         check({**VALUES, "augmentation": spec})
     placed = {"_target_": "reprl.encoders.Nature", "attention": {"_target_": "x.Y", "floor": 1}}
     keys = [key for key, _, _, setting in declared("encoder", "encoder", placed) if setting]

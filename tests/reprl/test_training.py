@@ -20,6 +20,7 @@ from reprl.envs import make_vec_env
 from reprl.export import copy_to_sb3, load_module
 from reprl.runs.folder import open_run
 from reprl.runs.loop import Session
+from tests.helpers import Commands
 
 TINY = [
     "threads=1",
@@ -173,15 +174,11 @@ def test_a_branch_into_another_variant_begins_with_the_weights(whole: Path, tmp_
 
 
 def test_another_architecture_is_refused_by_name(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    assert train(tmp_path / "run", f"parent={whole}", "encoder.features_dim=8") == 2
-    error = capsys.readouterr().err
-    assert "of another architecture" in error
-    assert "(16," in error
-    assert "(8," in error
-    assert train(tmp_path / "run", f"parent={whole}@12") == 2
-    assert "no checkpoint at step 12: choose from" in capsys.readouterr().err
+    child = ["train", *TINY, f"run_dir={tmp_path / 'run'}"]
+    commands.refuse([*child, f"parent={whole}", "encoder.features_dim=8"], "(16,", "(8,")
+    commands.refuse([*child, f"parent={whole}@12"], "12", "192")
     assert not (tmp_path / "run").exists()
 
 
@@ -203,10 +200,9 @@ def test_a_divergence_is_a_failed_run_with_a_checkpoint_before_it(
     assert f"parent={tmp_path / 'run'}@64" in capsys.readouterr().err
 
 
-def test_a_folder_has_one_writer(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_has_one_writer(whole: Path, commands: Commands) -> None:
     with open_run(whole).lock():
-        assert main(["resume", str(whole)]) == 2
-    assert "another process is writing" in capsys.readouterr().err
+        commands.refuse(["resume", str(whole)], str(whole), "another process")
     assert main(["resume", str(whole)]) == 0  # finished: nothing to do
 
 
@@ -242,7 +238,7 @@ def test_launch_shows_what_differs_from_the_run_before(
 
 
 def test_small_commands_read_run_folders(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], commands: Commands
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(whole, other)
@@ -256,5 +252,4 @@ def test_small_commands_read_run_folders(
     assert "finished" in row
     assert main(["verify", str(other)]) == 1
     assert "CHANGED" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "not a run folder" in capsys.readouterr().err
+    commands.refuse(["verify", str(tmp_path)], str(tmp_path))

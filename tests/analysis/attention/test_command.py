@@ -146,24 +146,19 @@ def test_a_game_without_ground_truth_is_drawn_and_not_scored(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "names"),
     [
-        (["method=gradcan"], "Did you mean 'gradcam'?"),
-        (["variant=green_line"], "Did you mean 'green_lines'?"),
-        (["player=script"], "Did you mean 'scripted'?"),
-        (["checkpoint=77"], "no checkpoint at step 77"),
-        (["over_training=true", "checkpoint=8"], "leave checkpoint= out"),
-        (["stepz=3"], "no key 'stepz'"),
+        (["method=gradcan"], ["'gradcam'"]),
+        (["variant=green_line"], ["'green_lines'"]),
+        (["player=script"], ["'scripted'"]),
+        (["checkpoint=77"], ["step 77", "8"]),
+        (["over_training=true", "checkpoint=8"], ["checkpoint="]),
+        (["stepz=3"], ["'stepz'", "'steps'"]),
     ],
 )
-def test_wrong_input_is_one_sentence(masked, capsys, arguments, message):
-    code, out = run(capsys, masked, *arguments)
-    assert code == 2
-    assert message in out.err
-    assert out.err.count("\n") == 1
+def test_wrong_input_is_one_sentence(masked, commands, arguments, names):
+    commands.refuse(["attention", masked, *arguments], *names)
 
 
-def test_a_folder_without_runs(tmp_path, capsys):
-    code, out = run(capsys, tmp_path)
-    assert code == 2
-    assert "no runs" in out.err
+def test_a_folder_without_runs(tmp_path, commands):
+    commands.refuse(["attention", tmp_path], "no runs", str(tmp_path))

@@ -13,7 +13,7 @@ from reprl import components
 from reprl.algorithms import A2C, PPO, Diverged
 from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.auxiliary.losses import mirrored_actions
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 
@@ -98,7 +98,7 @@ def test_begin_and_schedule() -> None:
 
 @pytest.mark.parametrize("bad", ["weight", "term"])
 def test_terms_and_weights_must_match(bad: str) -> None:
-    with pytest.raises(UserError, match="each term needs one weight"):
+    with refuses("spread"):
         make(PPO, auxiliary=spread(coef=1.0, bad=bad))
 
 
@@ -119,19 +119,19 @@ def test_nan_stops_before_the_step_and_names_the_term() -> None:
 
 
 def test_what_cannot_be_saved_or_found_is_refused() -> None:
-    with pytest.raises(UserError, match="could not be saved"):
+    with refuses("bad"):
         make(PPO, auxiliary=spread(coef=1.0, bad=object()))
-    with pytest.raises(UserError, match="unknown auxiliary 'contrastiv'"):
+    with refuses("'contrastiv'", "'contrastive'"):
         make(PPO, auxiliary="contrastiv")
-    with pytest.raises(UserError, match="mode=quick is unknown"):
+    with refuses("mode=quick", "plain, fast"):
         make(PPO, mode="quick")
-    with pytest.raises(UserError, match="exclude each other"):
+    with refuses("encoder", "features_extractor_class"):
         make(PPO, policy_kwargs={"features_extractor_class": object})
     floats = Falling()
     floats.observation_space = spaces.Box(0.0, 1.0, (4, 36, 36), np.float32)
-    with pytest.raises(UserError, match="needs uint8 pictures"):
+    with refuses("uint8"):
         PPO("CnnPolicy", floats, encoder="nature", **SMALL[PPO])
-    with pytest.raises(UserError, match="learning_rate.kind=.* is unknown"):
+    with refuses("learning_rate.kind=linaer", "'linear'"):
         make(PPO, learning_rate={"kind": "linaer", "start": 1.0})
 
 
@@ -149,7 +149,7 @@ def test_flip_exchanges_left_and_right() -> None:
     model.learn(64)
     nameless = Falling()
     nameless.action_meanings = None  # type: ignore[assignment]
-    with pytest.raises(UserError, match="names no LEFT"):
+    with refuses("LEFT"):
         PPO("CnnPolicy", nameless, encoder=ENCODER, augmentation=FLIP, **SMALL[PPO])
 
 
@@ -164,7 +164,7 @@ def test_a_mirroring_that_is_rarely_drawn_is_refused_at_once() -> None:
         {"auxiliary": "drac", "augmentation": rare | {"use": "views"}},
     )
     for arguments in refused:
-        with pytest.raises(UserError, match="names no LEFT"):
+        with refuses("LEFT"):
             PPO("CnnPolicy", nameless, encoder=ENCODER, **arguments, **SMALL[PPO])
     # Views whose actions nobody asks for may be mirrored.
     extras = {"auxiliary": "contrastive", "augmentation": rare | {"use": "views"}}
@@ -179,7 +179,7 @@ def test_an_augmentation_with_a_state_is_refused_by_name() -> None:
         {"augmentation": inside},
         {"auxiliary": {"_target_": "reprl.auxiliary.DrAC", "augmentation": counting}},
     ):
-        with pytest.raises(UserError, match="augmentation Counting has a state \\('count'\\)"):
+        with refuses("Counting", "'count'"):
             make(PPO, **arguments)
 
 

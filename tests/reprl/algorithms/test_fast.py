@@ -15,7 +15,7 @@ from reprl.algorithms import A2C, PPO, Captured, rebuild
 from reprl.algorithms.compiled import CompiledPolicy, FusedRMSprop, fuse, threads_for
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.rollout_buffer import RolloutMemory
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 from tests.reprl.algorithms.test_capture import CaptureAt
@@ -249,5 +249,5 @@ def test_bytes_are_a_quarter_also_after_three_rollouts(
 
 
 def test_fast_refuses_what_it_cannot_do() -> None:
-    with pytest.raises(UserError, match="mode=fast needs uint8 pictures"):
+    with refuses("mode=fast", "uint8"):
         PPO("MlpPolicy", "CartPole-v1", mode="fast")

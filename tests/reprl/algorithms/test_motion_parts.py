@@ -7,7 +7,7 @@ import torch
 
 from reprl import components
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 
@@ -155,7 +155,7 @@ def test_rmsprop_takes_a_rate_and_no_betas(kind: str) -> None:
     model = make(A2C, optimizer=kind, attention=mask("conv_21", optimizer={"learning_rate": 0.01}))
     model.learn(32)
     assert rates(model) == [pytest.approx(7e-4), 0.01]
-    with pytest.raises(UserError, match="attention.optimizer.betas is not a setting of"):
+    with refuses("attention.optimizer.betas"):
         make(A2C, optimizer=kind, attention=mask("conv_21", optimizer=OWN))
 
 
@@ -167,9 +167,9 @@ def test_without_settings_there_is_one_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "match"),
+    ("optimizer", "named"),
     [
-        ({"lerning_rate": 0.1}, "Did you mean 'learning_rate'"),
+        ({"lerning_rate": 0.1}, "'learning_rate'"),
         ({"learning_rate": 0}, "attention.optimizer.learning_rate=0"),
         ({"learning_rate": "fast"}, "attention.optimizer.learning_rate=fast"),
         ({"betas": [0.9]}, "attention.optimizer.betas="),
@@ -177,6 +177,6 @@ def test_without_settings_there_is_one_group() -> None:
         ({"betas": 0.9}, "attention.optimizer.betas=0.9"),
     ],
 )
-def test_wrong_settings_are_refused(optimizer: dict[str, Any], match: str) -> None:
-    with pytest.raises(UserError, match=match):
+def test_wrong_settings_are_refused(optimizer: dict[str, Any], named: str) -> None:
+    with refuses(named):
         make(attention=mask("conv_21", optimizer=optimizer))

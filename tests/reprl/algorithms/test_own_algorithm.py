@@ -12,7 +12,7 @@ import pytest
 from reprl import algorithms, checkpoint
 from reprl.algorithms import rebuild
 from reprl.cli import main
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.algorithms import own
 from tests.reprl.algorithms.falling import Falling
 
@@ -57,7 +57,7 @@ def test_arguments_of_its_own_are_in_the_checkpoint() -> None:
     assert meta["arguments"]["n_steps"] == 8
     ours = algorithms.PPO("CnnPolicy", Falling(), n_steps=8, **SMALL).capture().meta
     assert (ours["algorithm"], ours["constructor"]) == ("reprl.algorithms.PPO", None)
-    with pytest.raises(UserError, match="Further.limit"):
+    with refuses("Further.limit"):
         own.Further(policy="CnnPolicy", env=Falling(), bonus=1.0, limit=object(), **SMALL).capture()
 
 
@@ -66,7 +66,7 @@ def test_names_of_old_checkpoints_are_ours() -> None:
         meta = cls("CnnPolicy", Falling(), n_steps=8, seed=0, device="cpu").capture().meta
         meta.pop("constructor")
         assert type(rebuild(meta | {"algorithm": cls.__name__})) is cls
-    with pytest.raises(UserError, match="'MyPPO' without a module"):
+    with refuses("'MyPPO'"):
         rebuild(meta | {"algorithm": "MyPPO"})
 
 
@@ -85,9 +85,8 @@ def test_names_of_old_checkpoints_are_ours() -> None:
 @pytest.mark.parametrize("constructor", [None, {"policy": "CnnPolicy"}])
 def test_what_is_no_algorithm_is_refused_uncalled(path: str, constructor: Any) -> None:
     meta = algorithms.PPO("CnnPolicy", Falling(), n_steps=8, **SMALL).capture().meta
-    with pytest.raises(UserError, match="derived from|cannot import|not imported") as refused:
+    with refuses(path):
         rebuild(meta | {"algorithm": path, "constructor": constructor})
-    assert path in str(refused.value)
     assert not own.called
 
 
@@ -98,7 +97,7 @@ def test_a_class_of_a_script_says_that_nobody_else_finds_it() -> None:
     model = Local("CnnPolicy", Falling(), n_steps=8, **SMALL)
     with pytest.warns(UserWarning, match="Local is defined in a script or a function"):
         meta = model.capture().meta
-    with pytest.raises(UserError, match="cannot import"):
+    with refuses("Local"):
         rebuild(meta)
 
 

@@ -8,8 +8,8 @@ import torch
 
 from reprl.algorithms import A2C, PPO
 from reprl.algorithms.diagnostics import gradients
-from reprl.errors import UserError
 from reprl.schedules import schedule
+from tests.helpers import refuses
 from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, spread
 
@@ -113,16 +113,16 @@ def test_schedules_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "names"),
     [
-        ({"kind": "lnear", "start": 1.0}, "Did you mean 'linear'"),
-        ({"kind": "linear", "strat": 1.0}, "Did you mean 'start'"),
-        ({"kind": "linear", "end": 1.0}, "needs start"),
-        ({"kind": "linear", "start": "much", "end": 1.0}, "finite number"),
-        ({"kind": "linear", "start": 1.0, "end": 0.0, "warmup": 1.0}, "warmup=1.0 must be"),
-        ({"kind": "constant", "start": 1.0, "end": 0.0}, "has no end"),
+        ({"kind": "lnear", "start": 1.0}, ["learning_rate.kind=lnear", "'linear'"]),
+        ({"kind": "linear", "strat": 1.0}, ["'strat'", "'start'"]),
+        ({"kind": "linear", "end": 1.0}, ["learning_rate", "start"]),
+        ({"kind": "linear", "start": "much", "end": 1.0}, ["start=much", "finite number"]),
+        ({"kind": "linear", "start": 1.0, "end": 0.0, "warmup": 1.0}, ["warmup=1.0"]),
+        ({"kind": "constant", "start": 1.0, "end": 0.0}, ["constant", "end"]),
     ],
 )
-def test_wrong_schedules_are_refused(spec: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_wrong_schedules_are_refused(spec: Any, names: list[str]) -> None:
+    with refuses(*names):
         schedule(spec, name="learning_rate")

@@ -14,7 +14,7 @@ from torch import nn
 from reprl.components import names, resolve
 from reprl.encoders import Impala, Nature, NaturePadded
 from reprl.encoders.masks import Mask
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 MASKS = [name for name in names("attention") if name != "none"]
 
@@ -175,21 +175,16 @@ def test_the_fine_branch_is_light(kind, share):
 
 
 @pytest.mark.parametrize(
-    ("changes", "match"),
+    ("changes", "names"),
     [
-        ({"where": "pixels"}, "attention.where.*features, image"),
-        ({"floor": 1.0}, "attention.floor=1.0"),
-        ({"resolution": 20}, "attention.resolution=20.*21"),
-        ({"resolution": "fine"}, "attention.resolution=fine"),
-        ({"per_frame": True}, "attention.per_frame.*resolution"),
-        ({"flor": 0.1}, "flor"),
-        ({"hidden": [0]}, "hidden=0"),
-        ({"hidden": 64}, r"hidden=64.*\[64\]"),
-        ({"_target_": "reprl.encoders.masks.Conv"}, "cannot import"),
+        ({"resolution": 20}, ["attention.resolution=20", "21"]),
+        ({"per_frame": True}, ["attention.per_frame", "resolution"]),
+        ({"flor": 0.1}, ["flor"]),
+        ({"_target_": "reprl.encoders.masks.Conv"}, ["reprl.encoders.masks.Conv"]),
     ],
 )
-def test_wrong_options_are_refused_by_name(changes, match):
-    with pytest.raises(UserError, match=match):
+def test_wrong_options_are_refused_by_name(changes, names):
+    with refuses(*names):
         masked("conv", **changes)
 
 
@@ -197,14 +192,14 @@ def test_a_mask_by_name_and_a_spec_without_a_target():
     assert Nature(space(), attention="mlp").attention is not None
     assert Nature(space(), attention="none").attention is None
     assert Nature(space(), attention={"_target_": None, "floor": 0.1}).attention is None
-    with pytest.raises(UserError, match="Did you mean 'conv'"):
+    with refuses("'conv'"):
         Nature(space(), attention="cnov")
-    with pytest.raises(UserError, match="_target_"):
+    with refuses("_target_"):
         Nature(space(), attention={"where": "image"})  # would silently train without a mask
 
 
 def test_a_floor_under_an_unbounded_mask_is_refused():
-    with pytest.raises(UserError, match="floor"):
+    with refuses("floor"):
         masked("softplus", floor=0.2)
 
 

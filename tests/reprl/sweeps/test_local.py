@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from reprl.errors import UserError
 from reprl.sweeps import local, plan
 from reprl.sweeps.ledger import Ledger
+from tests.helpers import refuses
 
 JOB = """
 import fcntl, json, os, pathlib, signal, sys, time
@@ -255,7 +255,7 @@ def test_a_lost_or_broken_ledger_is_rebuilt_from_the_folders(sweep):
     assert starts(folder) == before
     assert len(json.loads((folder / "ledger.json").read_text())["jobs"]) == 4
     (folder / "ledger.json").write_text('{"version": 99, "jobs": {}}')
-    with pytest.raises(UserError, match="version 99"):
+    with refuses("version 99"):
         run()
 
 
