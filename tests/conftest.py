@@ -24,6 +24,7 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     patch.setenv("TMPDIR", str(place))
     patch.setattr(tempfile, "tempdir", str(place))
+    torch.set_num_threads(1)  # also for what is made once for all
     yield
     patch.undo()
 

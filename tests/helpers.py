@@ -1,11 +1,13 @@
-"""What the tests of refusals share: an error is held to what it names, never to its sentence."""
+"""What many tests share: a refusal is held to what it names, never to its sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from reprl.cli import main
 from reprl.errors import UserError
@@ -25,6 +27,11 @@ def refuses(*names: str, error: type[Exception] = UserError) -> Iterator[None]:
     with pytest.raises(error) as caught:
         yield
     assert_named(str(caught.value), names)
+
+
+def space(size: int = 84, frames: int = 4) -> spaces.Box:
+    """What an encoder is made for."""
+    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 class Commands:

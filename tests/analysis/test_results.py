@@ -14,11 +14,6 @@ from reprl.analysis.summary import against_plain, verdict
 from tests.helpers import refuses
 
 
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
-
-
 def edit_csv(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     change(pd.read_csv(path)).to_csv(path, index=False)
 

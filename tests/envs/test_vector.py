@@ -41,6 +41,7 @@ def play(env, steps, seed=0):
     return out
 
 
+@pytest.mark.slow
 def test_workers_change_nothing():
     results = []
     for workers in (0, 1, 2):

@@ -116,6 +116,7 @@ def test_one_variant_needs_no_brackets_and_too_many_threads_are_said() -> None:
     assert load(["algo.clip_range_vf=null", *CPU]).algo["clip_range_vf"] is None
 
 
+@pytest.mark.slow
 def test_a_damaged_neighbour_stops_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -247,6 +248,7 @@ def test_the_users_own_folder_adds_options(tmp_path: Path) -> None:
         load(["encoder=mine", *CPU])
 
 
+@pytest.mark.slow
 def test_bad_input_is_found_before_torch_loads() -> None:
     code = (
         "import sys; from reprl.cli import main; code = main(['train', 'algo.gamma=1.5']);"

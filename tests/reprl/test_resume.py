@@ -15,7 +15,9 @@ from reprl.runs import train as training
 from reprl.runs.folder import open_run
 from reprl.runs.loop import Session
 from tests.helpers import Commands, refuses
-from tests.reprl.test_training import LAST, same_runs, train
+from tests.runs import LAST, same_runs, train
+
+pytestmark = pytest.mark.slow  # trains
 
 FREQUENT = ["eval.every=32", "checkpoint.every=100_000"]
 
@@ -36,14 +38,6 @@ def at_update(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPa
 def die() -> None:
     """End at once, as a SIGKILL does to everything that is not on the disk."""
     raise KeyboardInterrupt
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never interrupted."""
-    place = tmp_path_factory.mktemp("whole") / "run"
-    assert train(place) == 0
-    return place
 
 
 def killed_copy(whole: Path, tmp_path: Path) -> Path:

@@ -20,7 +20,7 @@ from reprl.envs import make_vec_env
 from reprl.settings import CLASSES, ENV, PLACEMENT, SEED, declared, settings_of
 from reprl.validation import Choice, Number, Numbers, Setting, Span
 from tests.helpers import refuses
-from tests.reprl.algorithms.falling import Falling
+from tests.toys.catch import Catch
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 # one YAML of the package for every class, and what else its constructor needs
@@ -112,7 +112,7 @@ def constructed(group: str, spec: dict[str, Any], key: str) -> None:
         components.build(group, spec, observation_space=SPACE)
     elif group == "algo":
         components.build(
-            group, {**spec, **{k: v for k, v in SMALL.items() if k != key}}, env=Falling()
+            group, {**spec, **{k: v for k, v in SMALL.items() if k != key}}, env=Catch()
         )
     else:
         components.build(group, spec)
@@ -177,6 +177,7 @@ def test_every_declared_setting_is_a_key_of_its_yaml() -> None:
     assert set(CLASSES) <= set(SPECS)
 
 
+@pytest.mark.slow
 def test_settings_load_without_torch() -> None:
     code = "import sys, reprl.settings; print('torch' in sys.modules, 'numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

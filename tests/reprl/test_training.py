@@ -21,50 +21,9 @@ from reprl.export import copy_to_sb3, load_module
 from reprl.runs.folder import open_run
 from reprl.runs.loop import Session
 from tests.helpers import Commands
+from tests.runs import LAST, TINY, same_runs, train
 
-TINY = [
-    "threads=1",
-    "device=cpu",
-    "progress=off",
-    "env.n_envs=2",
-    "env.max_frames=1000",
-    "algo.n_steps=16",
-    "algo.batch_size=16",
-    "algo.n_epochs=1",
-    "encoder.features_dim=16",
-    "total_steps=192",
-    "checkpoint.every=64",
-    "log.every=48",
-    "eval.every=96",
-    "eval.episodes=1",
-    "eval.variants=[original]",
-]
-LAST = "000000000192"
-
-
-def train(place: Path, *more: str) -> int:
-    return main(["train", *TINY, f"run_dir={place}", *more])
-
-
-def same_runs(a: Path, b: Path) -> bool:
-    """Equal in the sense of the design: files of the last checkpoint, and metrics without time."""
-    for file in checkpoint.FILES:
-        first, second = (p / "checkpoints" / LAST / file for p in (a, b))
-        assert first.read_bytes() == second.read_bytes(), file
-    assert (a / "config.yaml").read_bytes() == (b / "config.yaml").read_bytes()
-    rows = [pd.read_csv(p / "metrics.csv") for p in (a, b)]
-    rows = [frame[[c for c in frame if not c.startswith("time/")]] for frame in rows]
-    pd.testing.assert_frame_equal(*rows, check_exact=True)
-    games = [p / "evaluation" / "validation.csv" for p in (a, b)]
-    return games[0].read_bytes() == games[1].read_bytes()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never interrupted."""
-    place = tmp_path_factory.mktemp("whole") / "run"
-    assert train(place) == 0
-    return place
+pytestmark = pytest.mark.slow  # trains
 
 
 @pytest.fixture

@@ -5,41 +5,19 @@ import shutil
 
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
 from reprl.analysis.load import collect as read_results
 from reprl.cli import main
+from tests.runs import make_run
 
 CHEAP = ["steps=24"]
-
-
-def make_run(place, **overrides):
-    """A run folder with two checkpoints of an untrained agent on small pictures."""
-    from reprl import checkpoint
-    from reprl.config.schema import load
-    from reprl.runs.folder import create
-    from reprl.runs.train import make_env, make_model
-
-    settings = {"env.size": 36, "env.n_envs": 1, "env.workers": 0, "algo.n_steps": 8}
-    settings |= {"algo.batch_size": 8, "threads": 1, "run_dir": place, **overrides}
-    config = load([f"{key}={value}" for key, value in settings.items()])
-    env = make_env(config)
-    model = make_model(config, env)
-    with torch.no_grad():
-        model.policy.action_net.weight *= 200  # pictures decide, not only the dice
-    folder = create(config, command=["reprl", "train"], python_path=[])
-    checkpoint.save(model, folder.path)
-    model.num_timesteps = 8
-    checkpoint.save(model, folder.path)
-    env.close()
-    return folder.path
 
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory):
     place = tmp_path_factory.mktemp("runs") / "masked"
-    return make_run(place, encoder="nature_padded", attention="conv")
+    return make_run(place, (0, 8), encoder="nature_padded", attention="conv")
 
 
 @pytest.fixture

@@ -121,6 +121,7 @@ def test_freeway_is_where_the_screen_shows_it() -> None:
     assert seen_whole > 10
 
 
+@pytest.mark.slow
 def test_the_vector_environment_is_what_evaluation_asks_for() -> None:
     env = make_vec_env("green_lines", n_envs=2, game=OWN, workers=1, training=False)
     try:
@@ -159,6 +160,7 @@ def test_a_scripted_agent_is_as_good_as_its_skill() -> None:
         Crosser(blind_to="car")
 
 
+@pytest.mark.slow
 def test_games_need_no_torch() -> None:
     code = "import sys, reprl.envs.games as g; g.game('pong'); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

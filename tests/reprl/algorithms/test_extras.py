@@ -14,8 +14,8 @@ from reprl.algorithms import A2C, PPO, Diverged
 from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.auxiliary.losses import mirrored_actions
 from tests.helpers import refuses
-from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
+from tests.toys.catch import Catch
 
 SMALL: dict[Any, dict[str, Any]] = {
     PPO: {"n_steps": 8, "batch_size": 16, "n_epochs": 2},
@@ -33,12 +33,13 @@ STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}
 
 def make(kind: Any, **arguments: Any) -> Any:
     arguments = {"encoder": ENCODER, "seed": 4, "device": "cpu", **SMALL[kind], **arguments}
-    return kind("CnnPolicy", Falling(), **arguments)
+    return kind("CnnPolicy", Catch(), **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [A2C, PPO])
 def test_weight_0_is_stock_sb3(kind: Any) -> None:
-    stock = STOCK[kind]("CnnPolicy", Falling(), seed=4, device="cpu", **SMALL[kind]).learn(128)
+    stock = STOCK[kind]("CnnPolicy", Catch(), seed=4, device="cpu", **SMALL[kind]).learn(128)
     before = make(kind, auxiliary=spread(coef=0.0))
     head = {k: v.clone() for k, v in before.auxiliary.state_dict().items()}
     silent = before.learn(128)
@@ -56,16 +57,18 @@ def test_weight_0_is_stock_sb3(kind: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNMASKED)
 @pytest.mark.parametrize("kind", [A2C, PPO])
 def test_every_loss_of_the_package_is_silent_at_weight_0(kind: Any, name: str) -> None:
-    stock = STOCK[kind]("CnnPolicy", Falling(), seed=4, device="cpu", **SMALL[kind]).learn(64)
+    stock = STOCK[kind]("CnnPolicy", Catch(), seed=4, device="cpu", **SMALL[kind]).learn(64)
     spec = {**(components.resolve("auxiliary", name) or {}), "coef": 0.0}
     ours = make(kind, encoder="nature", auxiliary=spec, instrument_every=1).learn(64)
     for theirs, own in zip(stock.policy.parameters(), ours.policy.parameters(), strict=True):
         assert torch.equal(theirs, own)
 
 
+@pytest.mark.slow
 def test_the_head_is_clipped_apart_and_the_policy_learns_the_sum() -> None:
     """One minibatch by hand: the encoder's gradient is that of policy + weight * term."""
     model = make(A2C, auxiliary=spread(coef=0.5), max_grad_norm=1e9, learning_rate=0.0)
@@ -81,6 +84,7 @@ def test_the_head_is_clipped_apart_and_the_policy_learns_the_sum() -> None:
     assert [len(g["params"]) for g in groups] == [12, 2]
 
 
+@pytest.mark.slow
 def test_begin_and_schedule() -> None:
     falling = {"kind": "linear", "start": 1.0, "end": 0.0}
     model = make(PPO, auxiliary=spread(coef=falling, begin=33))
@@ -102,6 +106,7 @@ def test_terms_and_weights_must_match(bad: str) -> None:
         make(PPO, auxiliary=spread(coef=1.0, bad=bad))
 
 
+@pytest.mark.slow
 def test_nan_stops_before_the_step_and_names_the_term() -> None:
     model = make(A2C, auxiliary=spread(coef=1.0))
     before = {k: v.clone() for k, v in model.policy.state_dict().items()}
@@ -127,7 +132,7 @@ def test_what_cannot_be_saved_or_found_is_refused() -> None:
         make(PPO, mode="quick")
     with refuses("encoder", "features_extractor_class"):
         make(PPO, policy_kwargs={"features_extractor_class": object})
-    floats = Falling()
+    floats = Catch()
     floats.observation_space = spaces.Box(0.0, 1.0, (4, 36, 36), np.float32)
     with refuses("uint8"):
         PPO("CnnPolicy", floats, encoder="nature", **SMALL[PPO])
@@ -147,14 +152,14 @@ def test_flip_exchanges_left_and_right() -> None:
     assert 60 < flipped.sum() < 140
     assert torch.equal(actions, torch.where(flipped, 2, 1))
     model.learn(64)
-    nameless = Falling()
+    nameless = Catch()
     nameless.action_meanings = None  # type: ignore[assignment]
     with refuses("LEFT"):
         PPO("CnnPolicy", nameless, encoder=ENCODER, augmentation=FLIP, **SMALL[PPO])
 
 
 def test_a_mirroring_that_is_rarely_drawn_is_refused_at_once() -> None:
-    nameless = Falling()
+    nameless = Catch()
     nameless.action_meanings = None  # type: ignore[assignment]
     flip = {"_target_": "reprl.augmentation.Compose", "steps": ["flip"]}
     rare = {"_target_": "reprl.augmentation.Choice", "options": ["shift"] * 200 + [flip]}
@@ -196,6 +201,7 @@ def test_target_kl_on_augmented_pictures_is_warned_of() -> None:
         assert len([w for w in seen if "target_kl" in str(w.message)]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["plain", "fast"])
 @pytest.mark.parametrize("kind", [A2C, PPO])
 def test_losses_see_the_rewards_of_the_game(kind: Any, mode: str) -> None:
@@ -214,6 +220,7 @@ def test_losses_see_the_rewards_of_the_game(kind: Any, mode: str) -> None:
     assert rewards.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [FLIP, None])
 def test_losses_know_the_pictures_before_the_augmentation(augmentation: Any) -> None:
     model = make(A2C, auxiliary=spread(coef=0.1), augmentation=augmentation)

@@ -21,7 +21,8 @@ from tests.helpers import refuses
 from tests.reprl.algorithms.parts import FLIP, spread
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.slow  # trains
+
 SMALL: dict[str, Any] = {
     "n_steps": 16,
     "updates": 2,

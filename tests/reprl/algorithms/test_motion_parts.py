@@ -8,10 +8,11 @@ import torch
 from reprl import components
 from reprl.algorithms import A2C, PPO, Captured, rebuild
 from tests.helpers import refuses
-from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
+from tests.toys.catch import Catch
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.slow  # trains
+
 SMALL = {"n_steps": 8, "batch_size": 16, "n_epochs": 2}
 NEAR = 0.05  # of the way: rounding alone
 OWN = {"learning_rate": 0.01, "betas": [0.5, 0.9]}
@@ -44,7 +45,7 @@ PARTS: dict[str, dict[str, Any]] = {
 
 def make(kind: Any = PPO, **arguments: Any) -> Any:
     settings = SMALL if kind is PPO else {"n_steps": 4}
-    return kind("CnnPolicy", Falling(), seed=3, device="cpu", **settings | arguments)
+    return kind("CnnPolicy", Catch(), seed=3, device="cpu", **settings | arguments)
 
 
 def parameters(model: Any) -> torch.Tensor:
@@ -61,7 +62,6 @@ def test_fast_follows_plain(name: str) -> None:
     assert (parameters(plain) - parameters(fast)).norm() < NEAR * moved
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both", "gumbel"])
 def test_compiled_follows_eager(name: str) -> None:
     before = parameters(make(**PARTS[name]))
@@ -83,7 +83,7 @@ def test_they_continue_exactly(name: str, mode: str) -> None:
         {k: v.contiguous().clone() for k, v in part.items()}
         for part in (captured.parameters, captured.optimizer, captured.state)
     ]
-    other = rebuild(captured.meta, Falling())
+    other = rebuild(captured.meta, Catch())
     other.restore(Captured(*parts, meta=captured.meta))
     other.learn(64, reset_num_timesteps=False)
     assert fingerprint(other) == fingerprint(straight)
@@ -103,7 +103,7 @@ def test_a_gumbel_mask_draws_in_the_update_and_not_in_the_rollout() -> None:
     model = make(attention=mask("gumbel"))
     stream = model.policy.features_extractor.attention.hard.stream
     before = stream.clone()
-    model.predict(Falling().reset())
+    model.predict(Catch().reset())
     model.policy.set_training_mode(False)
     model.policy(torch.zeros(2, 4, 36, 36, dtype=torch.uint8))
     assert torch.equal(stream, before)

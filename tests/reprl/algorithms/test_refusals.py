@@ -8,9 +8,9 @@ import pytest
 from reprl.algorithms import A2C, PPO, rebuild
 from reprl.auxiliary import Contrastive
 from tests.helpers import refuses
-from tests.reprl.algorithms.falling import Falling
 from tests.reprl.algorithms.parts import ENCODER, StockEncoder, odd
 from tests.reprl.algorithms.test_extras import counting
+from tests.toys.catch import Catch
 
 SMALL: dict[str, Any] = {
     "n_steps": 8, "batch_size": 16, "n_epochs": 1, "seed": 0, "device": "cpu",
@@ -19,7 +19,7 @@ VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
 
 
 def make(**arguments: Any) -> Any:
-    return PPO("CnnPolicy", Falling(), **SMALL, **{"encoder": ENCODER, **arguments})
+    return PPO("CnnPolicy", Catch(), **SMALL, **{"encoder": ENCODER, **arguments})
 
 
 @pytest.mark.parametrize("auxiliary", ["temporal", "reconstruction"])
@@ -36,9 +36,9 @@ def test_views_that_no_loss_makes_are_refused(auxiliary: str) -> None:
 def test_a_model_trained_with_such_views_still_predicts() -> None:
     meta = make(auxiliary="reconstruction").capture().meta
     meta["extras"]["augmentation"] = VIEWS
-    rebuild(meta).predict(Falling().reset())
+    rebuild(meta).predict(Catch().reset())
     with refuses("use=views", "reconstruction"):
-        rebuild(meta, Falling())
+        rebuild(meta, Catch())
 
 
 @pytest.mark.parametrize("name", ["share_features_extractor", "normalize_images"])
@@ -63,7 +63,7 @@ def test_a_look_beyond_the_declared_reach_is_refused() -> None:
     for kind, mode in ((PPO, "plain"), (A2C, "fast")):
         settings = {"encoder": ENCODER, "mode": mode, "compile": False}
         with refuses("-1 steps", "reach"):
-            kind("CnnPolicy", Falling(), auxiliary=odd(habit="look"), **settings)
+            kind("CnnPolicy", Catch(), auxiliary=odd(habit="look"), **settings)
     memory = counting(5, 2, 3, set())
     memory.at(np.arange(10), -2)
     for offset in (-3, 3):
@@ -76,6 +76,7 @@ def test_a_loss_may_not_keep_the_policys_parameters() -> None:
         make(auxiliary=odd(habit="hold"))
 
 
+@pytest.mark.slow
 def test_a_term_may_be_a_plain_number_now_and_then() -> None:
     model = make(auxiliary=odd(habit="float"), instrument_every=1).learn(64)
     assert model.logger.name_to_value["loss/odd"] == 0.0

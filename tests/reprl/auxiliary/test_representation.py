@@ -9,7 +9,7 @@ from reprl import components
 from reprl.algorithms import PPO
 from reprl.auxiliary import Representation, Sparsity, TemporalContrastive
 from tests.helpers import refuses
-from tests.reprl.algorithms.falling import Falling
+from tests.toys.catch import Catch
 
 
 def test_the_coefficients_nest():
@@ -65,10 +65,11 @@ def test_a_part_that_has_not_begun_is_not_computed(masked):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_in_training_a_part_is_computed_from_its_begin_on():
     model = PPO(
         "CnnPolicy",
-        Falling(),
+        Catch(),
         n_steps=8,
         batch_size=32,
         n_epochs=1,

@@ -5,22 +5,16 @@ import sys
 from importlib import resources
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from reprl.components import names, resolve
 from reprl.encoders import Impala, Nature, NaturePadded
 from reprl.encoders.masks import Mask
-from tests.helpers import refuses
+from tests.helpers import refuses, space
 
 MASKS = [name for name in names("attention") if name != "none"]
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 def masked(kind, encoder=Nature, **changes):

@@ -2,22 +2,18 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from reprl.components import resolve
 from reprl.encoders import Nature
 from reprl.encoders.hard import Hard, build_hard, streams
-from tests.helpers import refuses
-
-SPACE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+from tests.helpers import refuses, space
 
 
 def masked(kind, **changes):
     torch.manual_seed(0)
-    return Nature(SPACE, attention={**resolve("attention", kind), **changes})
+    return Nature(space(), attention={**resolve("attention", kind), **changes})
 
 
 def soft(*values):

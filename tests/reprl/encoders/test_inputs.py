@@ -1,22 +1,16 @@
 """What a trunk is fed: differences by hand, drawings that stand still, the channels of a trunk."""
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from reprl.components import names, resolve
 from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded
 from reprl.encoders.inputs import FAINTEST, Input, change, differences
-from tests.helpers import refuses
+from tests.helpers import refuses, space
 
 TRUNKS = [Nature, NaturePadded, Impala]
 CHANNELS = {"frames": 4, "differences": 3, "both": 7}
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 def drawn_over(images):

@@ -5,18 +5,13 @@ import numpy as np
 import pytest
 import torch
 from ale_py import ALEInterface, LoggerMode, roms
-from gymnasium import spaces
 from torch import nn
 
 from reprl.components import resolve
 from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded
-from tests.helpers import refuses
+from tests.helpers import refuses, space
 
 CONV = resolve("attention", "conv")
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 def centroid(maps):

@@ -1,6 +1,5 @@
 """Trunks: SB3's NatureCNN bit for bit, sizes that fit, features of a sane scale."""
 
-import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -10,11 +9,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from reprl.components import build, names, resolve
 from reprl.encoders import Encoder, Impala, Nature, NaturePadded
-from tests.helpers import refuses
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
+from tests.helpers import refuses, space
 
 
 def policy(encoder, **kwargs):

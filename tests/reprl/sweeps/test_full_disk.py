@@ -61,6 +61,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(disk: Callable[[int], Path]) -> 
     assert [p.name for p in file.parent.iterdir()] == ["run.json"]  # the draft gave its room back
 
 
+@pytest.mark.slow
 def test_the_launcher_and_the_ledger_survive_and_the_restart_finishes(
     disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

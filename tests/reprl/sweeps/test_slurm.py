@@ -18,15 +18,11 @@ from reprl import checkpoint
 from reprl.sweeps import plan
 from reprl.sweeps.cluster import launcher as cluster_launcher
 from tests.helpers import refuses
+from tests.runs import SMALL
 
 TINY = [
-    "device=cpu",
-    "env.n_envs=2",
-    "env.max_frames=1000",
-    "algo.n_steps=16",
-    "algo.batch_size=16",
+    *[setting for setting in SMALL if "threads" not in setting and "progress" not in setting],
     "algo.n_epochs=1",
-    "encoder.features_dim=16",
     "total_steps=1600",
     "checkpoint.every=100_000",  # only the last, and where a signal comes
     "log.every=64",
