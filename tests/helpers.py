@@ -15,7 +15,7 @@ from reprl.errors import UserError
 
 def assert_named(said: str, names: tuple[str, ...]) -> None:
     """One line that holds key and value, what is allowed, and in quotes the nearest spelling."""
-    assert any(len(name) > 1 for name in names), "nothing is asked for"
+    assert len(names) == 1 or any(len(name) > 1 for name in names), "nothing is asked for"
     assert "\n" not in said, said
     for name in names:
         assert name in said, f"{name!r} is not named: {said}"
@@ -41,7 +41,9 @@ class Commands:
         self.capsys = capsys
 
     def refuse(self, arguments: list[str], *names: str) -> None:
-        """Exit code 2 and one line that names all of these."""
+        """Exit code 2 and, behind warnings, one line that names all of these."""
         self.capsys.readouterr()
         assert main([str(argument) for argument in arguments]) == 2
-        assert_named(self.capsys.readouterr().err.removesuffix("\n"), names)
+        said = self.capsys.readouterr().err.removesuffix("\n").split("\n")
+        assert all(line.startswith("WARNING: ") for line in said[:-1]), said
+        assert_named(said[-1], names)

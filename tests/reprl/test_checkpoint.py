@@ -13,7 +13,6 @@ from torch import Tensor
 
 from reprl import checkpoint
 from reprl.checkpoint.files import drop_beyond, recover
-from reprl.errors import UserError
 from tests.helpers import refuses
 
 
@@ -94,7 +93,7 @@ def test_a_damaged_newest_falls_back_loudly(
     assert checkpoint.read(tmp_path).step == 10
     assert f"WARNING: checkpoint {path.parent} is damaged ({file}" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "checkpoints" / "000000000010")
-    with pytest.raises(UserError, match=r"is damaged: (manifest|parameters|optimizer|state)"):
+    with refuses(str(path.parent), file):
         checkpoint.read(tmp_path)
 
 
@@ -189,13 +188,10 @@ def test_a_crash_inside_a_write_leaves_the_one_before(
 
 
 def test_missing_and_foreign_checkpoints_have_their_sentence(tmp_path: Path) -> None:
-    with refuses("nowhere"):
-        checkpoint.read(tmp_path / "nowhere")
-    with refuses(str(tmp_path)):
-        checkpoint.read(tmp_path)
     (tmp_path / "model.zip").write_bytes(b"PK")
-    with refuses("model.zip"):
-        checkpoint.read(tmp_path / "model.zip")
+    for place in (tmp_path / "nowhere", tmp_path, tmp_path / "model.zip"):
+        with refuses(str(place)):
+            checkpoint.read(place)
     [path] = write(tmp_path, 10)
     with refuses("step 11", "10"):
         checkpoint.read(tmp_path, step=11)

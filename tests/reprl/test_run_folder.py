@@ -125,9 +125,7 @@ def test_a_foreign_record_costs_only_itself(
     assert main(["verify", str(foreign)]) == (2 if status == "unreadable" else 1)
     assert main(["diff", str(fine.path), str(foreign)]) == (2 if status == "unreadable" else 0)
     assert main(["evaluate", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "no run in" in error
-    assert "Traceback" not in error
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_somebody_elses_folder_is_read_without_writing(tmp_path: Path) -> None:
@@ -142,7 +140,7 @@ def test_somebody_elses_folder_is_read_without_writing(tmp_path: Path) -> None:
     (run.path / ".lock").unlink()
     (run.path / ".lock").mkdir()  # neither can be opened, as where one has no rights
     assert run.status() == "running"
-    with refuses(".lock", "Is a directory"):
+    with refuses(str(run.path), "Is a directory"):
         run.lock()
 
 

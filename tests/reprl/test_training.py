@@ -107,7 +107,7 @@ def test_a_damaged_newest_checkpoint_costs_only_itself(
     (place / "checkpoints" / LAST / "optimizer.safetensors").write_bytes(b"damaged")
     open_run(place).update(status="interrupted")
     assert main(["verify", str(place)]) == 1
-    assert "DAMAGED: optimizer.safetensors does not match" in capsys.readouterr().out
+    assert "DAMAGED: optimizer.safetensors" in capsys.readouterr().out
     assert main(["resume", str(place)]) == 0
     assert "WARNING: checkpoint" in capsys.readouterr().err
     assert same_runs(place, whole)
@@ -155,7 +155,7 @@ def test_a_divergence_is_a_failed_run_with_a_checkpoint_before_it(
     assert train(tmp_path / "run", "eval.every=0") == 1
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "failed"
-    assert record["reason"].startswith("diverged: 'value' became nan at step 96")
+    assert all(word in record["reason"] for word in ("diverged", "'value'", "nan", "96"))
     assert f"parent={tmp_path / 'run'}@64" in capsys.readouterr().err
 
 

@@ -124,7 +124,7 @@ def test_nan_stops_before_the_step_and_names_the_term() -> None:
 
 
 def test_what_cannot_be_saved_or_found_is_refused() -> None:
-    with refuses("bad"):
+    with refuses("auxiliary", "saved"):
         make(PPO, auxiliary=spread(coef=1.0, bad=object()))
     with refuses("'contrastiv'", "'contrastive'"):
         make(PPO, auxiliary="contrastiv")

@@ -1,11 +1,8 @@
 """What every augmentation promises: one draw a sample, its own stream, uint8 in and out."""
 
-from importlib import resources
-
 import pytest
 import torch
 
-from reprl.augmentation import Augmentation
 from reprl.components import build, names, resolve
 from tests.helpers import refuses
 
@@ -67,13 +64,6 @@ def test_probability_says_how_many_samples_change(name):
     whole = made(name, probability=1)(pictures(400, 36), generator()).observations
     ceiling = (whole != pictures(400, 36)).flatten(1).any(1).float().mean()
     assert changed / ceiling == pytest.approx(0.25, abs=0.09)
-
-
-@pytest.mark.parametrize("name", names("augmentation"))
-def test_every_yaml_opens_with_help_and_builds(name):
-    text = (resources.files("reprl.conf") / "augmentation" / f"{name}.yaml").read_text()
-    assert text.startswith("# ")
-    assert name == "none" or isinstance(made(name), Augmentation)
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,6 @@ def test_a_mean_instead_of_the_sum_is_found(masked):
     assert found[1] == pytest.approx(4 * found[0])
 
 
-def test_a_detached_mask_is_found(masked):
-    """Named mutation: with the mask detached nothing is reached, and nothing darkens."""
-    loss = masked.prepare(Sparsity())
-    batch = masked.batch(masked.images(4))
-    assert loss(batch, masked.encoder)["sparsity"].requires_grad
-    batch.output.attention = batch.output.attention.detach()
-    assert not loss(batch, masked.encoder)["sparsity"].requires_grad
-
-
 def test_sparsity_darkens_the_mask(masked):
     loss = masked.prepare(Sparsity())
     images = masked.images(8)

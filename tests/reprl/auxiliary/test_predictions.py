@@ -98,19 +98,6 @@ def test_regularization_reaches_the_map_and_shrinks_it(masked):
     assert values[-1] < 0.2 * values[0]
 
 
-def test_regularization_of_a_detached_encoder_is_found(masked):
-    """Named mutation: a detached map gives the same number and shrinks nothing."""
-    loss = masked.prepare(Regularization())
-    images = masked.images(8)
-    whole = loss(masked.batch(images), masked.encoder)["regularization"]
-    batch = masked.batch(images)
-    batch.output.feature_map = batch.output.feature_map.detach()
-    mutated = loss(batch, masked.encoder)["regularization"]
-    assert whole.item() == mutated.item()
-    assert whole.requires_grad
-    assert not mutated.requires_grad
-
-
 @pytest.mark.parametrize("kind", PREDICTIONS)
 def test_gradient_reaches_encoder_and_own_head_only(masked, kind):
     loss = masked.prepare(kind())

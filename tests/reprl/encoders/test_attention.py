@@ -2,7 +2,6 @@
 
 import copy
 import sys
-from importlib import resources
 from types import SimpleNamespace
 
 import pytest
@@ -195,13 +194,6 @@ def test_a_mask_by_name_and_a_spec_without_a_target():
 def test_a_floor_under_an_unbounded_mask_is_refused():
     with refuses("floor"):
         masked("softplus", floor=0.2)
-
-
-@pytest.mark.parametrize("group", ["encoder", "attention"])
-def test_every_yaml_opens_with_one_line_of_help(group):
-    for name in names(group):
-        text = (resources.files("reprl.conf") / group / f"{name}.yaml").read_text()
-        assert text.startswith("# "), name
 
 
 @pytest.mark.parametrize("kind", MASKS)

@@ -7,8 +7,8 @@ from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule
 
-from reprl.components import build, names, resolve
-from reprl.encoders import Encoder, Impala, Nature, NaturePadded
+from reprl.components import names, resolve
+from reprl.encoders import Impala, Nature, NaturePadded
 from tests.helpers import refuses, space
 
 
@@ -127,9 +127,3 @@ def test_dropout_acts_in_training_only():
     kept = dropped != 0
     assert torch.allclose(dropped[kept], 2 * whole[kept])
     assert ((dropped == 0) & (whole > 0)).any()
-
-
-@pytest.mark.parametrize("name", names("encoder"))
-def test_every_yaml_builds_and_helps(name):
-    model = build("encoder", resolve("encoder", name), observation_space=space())
-    assert isinstance(model, Encoder)
