@@ -49,26 +49,27 @@ def test_a_run_gets_pictures_scores_and_labels_that_the_report_reads(folder, cap
 
 
 @pytest.mark.slow
-def test_every_checkpoint_and_then_another_variant(folder, capsys):
+def test_every_checkpoint_and_then_another_player_and_view(folder, capsys):
     code, _ = run(capsys, folder, "over_training=true")
     assert code == 0
     path = folder / "attention" / "scores.csv"
     first = pd.read_csv(path)
     assert sorted(set(first["step"])) == [0, 8]
     assert (folder / "attention" / "original_over_training.svg").is_file()
+    sizes = []
+    for _ in range(2):  # in other states; the same in the same way is replaced
+        run(capsys, folder, "player=random")
+        sizes.append(len(pd.read_csv(path)))
+    assert sizes[0] == sizes[1] > len(first)
     run(capsys, folder, "method=gradient")  # the newest again, in another way
-    run(capsys, folder, "player=random")  # and in other states
     again = pd.read_csv(path)
     assert set(again.loc[again["view"] == "gradient", "step"]) == {8}
+    assert set(again.loc[again["player"] == "random", "step"]) == {8}
     kept = again[(again["view"] == "mask") & (again["player"] == "agent")]
     pd.testing.assert_frame_equal(kept.reset_index(drop=True), first)
-    assert set(again.loc[again["player"] == "random", "step"]) == {8}
-    run(capsys, folder, "player=random")
-    assert len(pd.read_csv(path)) == len(again)  # the same in the same way: replaced
     picture = (folder / "attention" / "original_over_training.svg").read_text()
     assert "<!-- mask -->" in picture
     assert "gradient" not in picture
-    run(capsys, folder, "method=gradient")
     labels = json.loads((folder / "attention" / "labels.json").read_text())
     assert labels["labels"] == {}  # saliency is no mask: nothing to have collapsed
     assert labels["about"]["original"]["view"] == "gradient"
