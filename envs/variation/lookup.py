@@ -27,6 +27,7 @@ from reprl.envs.games import game as game_of
 from reprl.envs.machine import Machine, emulator, games
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
+from reprl.settings import SEVERITY
 from reprl.user_code import described
 
 _tried: set[tuple[str, str]] = set()  # games with the effects that were found for them
@@ -130,6 +131,7 @@ def _single(word: str, severity: float | None, game: str) -> Variant:
     else:
         raise unknown("variant", name, variants(game))
     if at and severity is not None:
+        SEVERITY.checked(f"variant '{word}': severity", severity)
         found = found.at(severity)
     if ":" in name:
         found = _playable(found, game)
