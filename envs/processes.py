@@ -166,7 +166,8 @@ class Workers:
             self._died(w)
         kind, payload = reply[:1], reply[1:]
         if kind == DONE:
-            return pickle.loads(payload) if payload else None
+            # from a worker of ours, through a socket that nobody else holds
+            return pickle.loads(payload) if payload else None  # noqa: S301
         if kind == REFUSED:
             return UserError(payload.decode())
         if kind == MISSING:

@@ -33,10 +33,12 @@ def parse(overrides: list[str]) -> list[Override]:
     parser = OverridesParser.create()
     parsed = []
     for text in overrides:
+        key, equals, value = text.partition("=")
         try:
+            if not key.strip("+~ "):  # Hydra takes no key for its own defaults list
+                raise HydraException
             parsed += parser.parse_overrides([text])
         except HydraException:
-            key, equals, value = text.partition("=")
             how = "overrides are written key=value"
             if equals:
                 how += f', special characters in inner quotes: "{key}={quoted(value)}"'
