@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from reprl.errors import UserError
+from reprl.runs.signals import STOPS, is_ignored
 from reprl.sweeps.ledger import RESUMABLE, Ledger
 from reprl.sweeps.plan import Job, Plan
-from reprl.sweeps.process import Running, command
+from reprl.sweeps.process import RETRIES, Running, command
 from reprl.sweeps.view import View
 
 POLL = 0.2
@@ -32,10 +33,11 @@ class Local:
         self.waiting = deque(plan.jobs)
         self.running: list[Running] = []
         self.stop_signal: int | None = None
+        self.retried: Counter[str] = Counter()
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        before = {s: signal.signal(s, self._stop) for s in STOPS if not is_ignored(s)}
         try:
             with View(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
@@ -92,6 +94,14 @@ class Local:
                 running.settle(self.ledger)
                 self.ledger.write()
                 running.claim.close()  # whoever takes it now reads what became of it
+                self._perhaps_again(running)
+
+    def _perhaps_again(self, running: Running) -> None:
+        """A job that lost an environment worker goes on from its checkpoint, a few times."""
+        identity = running.task.identity
+        if running.lost_a_worker and self.retried[identity] < RETRIES:
+            self.retried[identity] += 1
+            self.waiting.append(next(j for j in self.plan.jobs if j.identity == identity))
 
     def _conclude(self, job: Job) -> None:
         """See whether another launcher has taken up what was interrupted here."""

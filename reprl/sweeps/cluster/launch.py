@@ -20,6 +20,7 @@ from typing import Any
 from reprl import trust
 from reprl.config.overrides import quoted
 from reprl.errors import UserError
+from reprl.runs.signals import STOPS, is_ignored
 from reprl.sweeps.cluster.job import Launch, Spec, notes
 from reprl.sweeps.cluster.launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
@@ -55,7 +56,7 @@ class Cluster:
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        before = {s: signal.signal(s, self._stop) for s in STOPS if not is_ignored(s)}
         self.log.parent.mkdir(exist_ok=True)
         self.launch.write()
         try:
