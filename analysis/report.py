@@ -30,6 +30,7 @@ from reprl.analysis.palette import Style, styles
 from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
+from reprl.disk import write_atomically
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.escaping import spreadsheet
@@ -57,19 +58,15 @@ def write_report(
     page, tables, data, looks = compose(results, str(out))
     try:
         (target / "tables").mkdir(parents=True, exist_ok=True)
-        (target / "report.html").write_text(page, encoding="utf-8")
+        write_atomically(target / "report.html", page)
         shown = [t for t in tables.values() if len(t.frame)]
         for table in shown:
-            (target / "tables" / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
-            markdown = target / "tables" / f"{table.name}.md"
-            markdown.write_text(table.markdown(), encoding="utf-8")
+            write_atomically(target / "tables" / f"{table.name}.csv", table.csv())
+            write_atomically(target / "tables" / f"{table.name}.md", table.markdown())
         if len(results.episodes):  # a matrix per method, as rliable and others read it
             matrix = run_scores(results.episodes).reset_index()
-            (target / "run_scores.csv").write_text(
-                spreadsheet(matrix).to_csv(index=False), encoding="utf-8"
-            )
-        everything = "\n".join(t.markdown() for t in shown)
-        (target / "tables.md").write_text(everything, encoding="utf-8")
+            write_atomically(target / "run_scores.csv", spreadsheet(matrix).to_csv(index=False))
+        write_atomically(target / "tables.md", "\n".join(t.markdown() for t in shown))
         if figures:
             save_figures(data, looks, target / "figures")
     except OSError as error:

@@ -112,7 +112,7 @@ def merge(path: Path, rows: pd.DataFrame, table: Table) -> pd.DataFrame:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     guard.inspect(path.parent.parent, without=("checkpoints",))
-    with _locked(path):
+    with locked(path):
         parts = [_as_text(rows)]
         if path.exists():
             there, good, damaged = _checked(path, table)
@@ -239,7 +239,7 @@ def _typed(frame: pd.DataFrame, table: Table) -> pd.DataFrame:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Two processes that add to one file at the same time do so one after the other."""
     with guard.lock_file(path.with_name(f".{path.name}.lock")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
