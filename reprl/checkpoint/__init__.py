@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read,
         require_same_shapes,
         save,
+        use,
         verify,
     )
 
@@ -33,6 +34,7 @@ __all__ = [
     "require_same_shapes",
     "save",
     "steps",
+    "use",
     "verify",
 ]
 

@@ -6,7 +6,13 @@ import signal
 from types import FrameType
 from typing import Any
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: 143}
+EXIT_CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: 143}
+STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # what tells a sweep to stop
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether whoever started this process wants it to outlive a closed terminal, as nohup does."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 class Interrupted(Exception):
@@ -27,7 +33,8 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in EXIT_CODES:
-            self._before[number] = signal.signal(number, self._remember)
+            if not is_ignored(number):
+                self._before[number] = signal.signal(number, self._remember)
         return self
 
     def __exit__(self, *_: Any) -> None:

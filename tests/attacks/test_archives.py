@@ -1,4 +1,4 @@
-"""A model of Stable-Baselines3 is a pickle: it is loaded after trust=true, and not a line before."""
+"""A model of Stable-Baselines3 is a pickle: it is loaded after trust=true, not a line before."""
 
 from __future__ import annotations
 
