@@ -90,6 +90,8 @@ def read_numbers(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     frame, _ = read_text(path, appended=True)
+    if frame.empty:  # a header alone: columns without a row have no kind of their own
+        return frame.astype(float)
     return frame.apply(pd.to_numeric, errors="coerce")
 
 

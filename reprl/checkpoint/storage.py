@@ -219,7 +219,7 @@ class _Record(dict[str, Any]):
     """A mapping of state.json; a key it lacks is one that its version of reprl did not know."""
 
     def __init__(self, values: dict[str, Any], path: Path) -> None:
-        super().__init__(values)
+        super().__init__(_mapping(values))
         self.path = path
 
     def __missing__(self, key: str) -> Any:
@@ -240,13 +240,23 @@ def _read(path: Path) -> Stored:
             part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
             for part in PARTS
         }
-        loop = dict(record["loop"])
+        loop = _mapping(record["loop"])
+        for value in _mapping(meta["counters"]).values():
+            if not isinstance(value, int | float | None):
+                raise TypeError(f"{value!r:.40} is no counter")
+        _mapping(meta["log"])
         _require_step(path, manifest["step"], meta["counters"]["num_timesteps"])
     except (UserError, Damaged):
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         raise Damaged(f"state.json is not one of reprl's ({described(error)})") from None
     return Stored(**parts, meta=meta, loop=loop, path=path, step=manifest["step"])
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} is no mapping")
+    return value
 
 
 def _require_step(path: Path, manifest: int, counter: Any) -> None:
