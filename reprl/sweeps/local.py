@@ -41,7 +41,7 @@ class Local:
         try:
             with View(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
-                    self._watch()
+                    self._watch(view)
                     self._fill()  # at once: a free core should not wait for the next look
                     view.show()
                     time.sleep(POLL)
@@ -85,7 +85,7 @@ class Local:
         entry.status, entry.reason = "running", None
         self.ledger.write()
 
-    def _watch(self) -> None:
+    def _watch(self, view: View) -> None:
         for running in list(self.running):
             if self.stop_signal is not None and running.stopped is None:
                 running.tell()  # it began at the very moment of the signal
@@ -94,14 +94,17 @@ class Local:
                 running.settle(self.ledger)
                 self.ledger.write()
                 running.claim.close()  # whoever takes it now reads what became of it
-                self._perhaps_again(running)
+                self._perhaps_again(running, view)
 
-    def _perhaps_again(self, running: Running) -> None:
+    def _perhaps_again(self, running: Running, view: View) -> None:
         """A job that lost an environment worker goes on from its checkpoint, a few times."""
         identity = running.task.identity
         if running.lost_a_worker and self.retried[identity] < RETRIES:
             self.retried[identity] += 1
-            self.waiting.append(next(j for j in self.plan.jobs if j.identity == identity))
+            job = next(j for j in self.plan.jobs if j.identity == identity)
+            reason = self.ledger.entries[identity].reason or "killed"
+            view.say(job, f"{reason.rstrip('.')}: it goes on from its checkpoint")
+            self.waiting.append(job)
 
     def _conclude(self, job: Job) -> None:
         """See whether another launcher has taken up what was interrupted here."""

@@ -23,13 +23,9 @@ TINY = [
 
 
 def start(*arguments: str, **options: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "reprl", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,  # type: ignore[call-overload]
-    )
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
+    command = [sys.executable, "-m", "reprl", *arguments]
+    return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def wait_for_row(run: Path, process: subprocess.Popen[str]) -> None:
@@ -85,24 +81,28 @@ def services_below(pid: int) -> list[int]:
 @pytest.mark.slow
 def test_a_stopped_wandb_does_not_hang_the_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = start("train", *TINY, "total_steps=640", "wandb=offline", f"run_dir={run}")
+    said = tmp_path / "said"  # a file: the service holds a pipe open for as long as it is stopped
     stopped: list[int] = []
+    with open(said, "w") as file:
+        arguments = [*TINY, "total_steps=1600", "wandb=offline", f"run_dir={run}"]
+        process = start("train", *arguments, stdout=file)
     try:
         deadline = time.monotonic() + 200
-        while not (stopped := services_below(process.pid)):
+        while not [*run.glob("wandb/offline-run-*/run-*.wandb")]:
             assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()[0]
+            assert process.poll() is None, said.read_text()
             time.sleep(0.05)
-        wait_for_row(run, process)
+        stopped = services_below(process.pid)
+        assert stopped
         for service in stopped:
             os.kill(service, signal.SIGSTOP)
-        output = process.communicate(timeout=240)[0]
+        assert process.wait(timeout=500) == 0
     finally:
         for service in stopped:
             os.kill(service, signal.SIGKILL)
         process.kill()
-    assert process.returncode == 0, output
+    output = said.read_text()
     assert "WARNING: wandb is lost" in output
     assert "done: " in output
-    assert pd.read_csv(run / "metrics.csv")["step"].iloc[-1] == 640
+    assert pd.read_csv(run / "metrics.csv")["step"].iloc[-1] == 1600
     assert json.loads((run / "run.json").read_text())["status"] == "finished"

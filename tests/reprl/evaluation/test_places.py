@@ -10,7 +10,7 @@ import pytest
 from reprl.cli import main
 from reprl.evaluation.episodes import Arena
 
-PLAY = ["variants=original", "episodes=1", "workers=0", "n_envs=2", "progress=off", "agents=none"]
+PLAY = ["variants=original", "episodes=1", "workers=0", "n_envs=2", "progress=off"]
 TWIN = ["twin=true", "variants=green_lines", "steps=8", "workers=0", "progress=off"]
 NOBODY = 65534
 
@@ -55,7 +55,7 @@ def test_out_takes_what_a_run_cannot(runs, tmp_path, monkeypatch):
     assert main(["attention", str(runs / "first"), "steps=16", "out=~/x"]) == 0
     for file in ("evaluation/episodes.csv", "evaluation/twin.csv", "attention/scores.csv"):
         assert set(pd.read_csv(tmp_path / "x" / file)["run"]) == {"first"}
-    assert main(["evaluate", str(runs), *PLAY, "agents=random", f"out={tmp_path / 'all'}"]) == 0
+    assert main(["evaluate", str(runs), *PLAY, f"out={tmp_path / 'all'}"]) == 0
     written = {str(p.relative_to(tmp_path / "all").parent) for p in tmp_path.glob("all/*/*/*.csv")}
     assert written == {f"{n}/evaluation" for n in ("first", "second", "baselines")}
     assert sorted(p for p in runs.rglob("*")) == before
