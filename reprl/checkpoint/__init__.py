@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         require_same_shapes,
         save,
         save_weights,
+        use,
         verify,
     )
 
@@ -35,6 +36,7 @@ __all__ = [
     "save",
     "save_weights",
     "steps",
+    "use",
     "verify",
 ]
 

@@ -37,7 +37,8 @@ def run(arguments: list[str]) -> int:
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
-    for damaged in damaged_in(place):
+    damage = damaged_in(place)
+    for damaged in damage:
         print(shown(f"note: {damaged.path} is left out: {problem_of(damaged)}"))
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
@@ -45,7 +46,12 @@ def run(arguments: list[str]) -> int:
         found = [entry for entry in found if values["match"] in entry[0].path.name]
     if not found:
         asked = [f"{k}={values[k]}" for k in ("status", "match") if values[k]]
-        print(shown(f"no runs in {place}" + (f" with {' and '.join(asked)}" if asked else "")))
+        print(
+            shown(
+                f"no {'other ' * bool(damage)}runs in {place}"
+                + (f" with {' and '.join(asked)}" if asked else "")
+            )
+        )
         return 0
     show(found, place)
     if values["export"]:
