@@ -70,7 +70,11 @@ def overall_table(
         for b, n, r in zip(frame["beat_random"], frame["n_seeds"], frame["ranked"], strict=True)
     ]
     gaps = found.differences if found is not None else {}
-    for key, end in (("difference", "value"), ("difference_low", "low"), ("difference_high", "high")):
+    for key, end in (
+        ("difference", "value"),
+        ("difference_low", "low"),
+        ("difference_high", "high"),
+    ):
         frame[key] = [getattr(gaps[m], end) if m in gaps else float("nan") for m in frame["method"]]
     seen = [(looks or {}).get(str(m), {}) for m in frame["method"]]
     frame["looks"] = [_looks(found) for found in seen]

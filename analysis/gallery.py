@@ -16,7 +16,9 @@ from reprl import guard
 from reprl.analysis.load import Run
 from reprl.errors import UserError
 
-BUDGET = 2_200_000  # bytes of base64 for all pictures: with the explorer's the page stays below 5 MB
+BUDGET = (
+    2_200_000  # bytes of base64 for all pictures: with the explorer's the page stays below 5 MB
+)
 AS_IS = 150_000  # a PNG up to this size is embedded unchanged
 WIDEST = 1200
 

@@ -50,7 +50,10 @@ INTERVALS = (
 )
 
 POINTS = ("retention", "gap", "score")
-KINDS = {"mask": "Masks: what the agent lets through", "saliency": "Saliency: what its policy depends on"}
+KINDS = {
+    "mask": "Masks: what the agent lets through",
+    "saliency": "Saliency: what its policy depends on",
+}
 
 
 def write_report(

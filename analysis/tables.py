@@ -14,7 +14,15 @@ DASH = "–"
 METHODS = ("method", "against", "best_method")  # columns that hold names of methods
 TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 TEX |= {sign: "\\" + sign for sign in "&%$#_{}"}
-TEX |= {"−": "$-$", "×": r"$\times$", "–": "--", "\u00a0": "~", "·": r"$\cdot$", "<": "$<$", ">": "$>$"}
+TEX |= {
+    "−": "$-$",
+    "×": r"$\times$",
+    "–": "--",
+    "\u00a0": "~",
+    "·": r"$\cdot$",
+    "<": "$<$",
+    ">": "$>$",
+}
 
 
 @dataclass(frozen=True)
