@@ -16,11 +16,10 @@ from reprl.analysis.lengths import training_steps
 from reprl.analysis.load import Results, Run
 from reprl.analysis.stats import retention
 from reprl.analysis.tables import Column, Table
-from reprl.mask_states import STATES
 from reprl.naming import parts_of
-from reprl.schema import CLEAN, PARTS
+from reprl.schema import CLEAN, MASK_STATES, PARTS
 
-STATE_HELP = "; ".join(f"{label}: {words}" for label, words in STATES.items())
+STATE_HELP = "; ".join(f"{label}: {words}" for label, words in MASK_STATES.items())
 STATE_HELP = f"of the mask; {STATE_HELP}; flat: its cells hardly differ"
 
 
@@ -84,7 +83,8 @@ def _generalization(
     own = scores.loc[[run.name]].mean(axis=0)
     values = own.reindex([CLEAN, *variants]).to_numpy(float)  # (1 + V,)
     base = random.reindex([CLEAN, *variants]).to_numpy(float)
-    kept = retention(values[1:], values[0], base[1:], base[0])[np.isfinite(base[1:])]
+    kept = retention(values[1:], values[0], base[1:], base[0], run.score_scale)
+    kept = kept[np.isfinite(base[1:])]
     return {
         "clean": float(values[0]),
         "variants": float(values[1:].mean()) if variants else np.nan,

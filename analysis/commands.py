@@ -15,8 +15,7 @@ from reprl.analysis.tables import as_number
 from reprl.analysis.tidy import protocols
 from reprl.analysis.training_commands import training
 from reprl.naming import is_baseline, parts_of, variant_label
-
-EVERY = {"perturbation": 4}  # this view looks at each n-th step, so fewer looks than steps
+from reprl.schema import LOOKS_EVERY
 
 
 def commands(results: Results, out: str) -> list[str]:
@@ -141,7 +140,7 @@ def _attention(results: Results, folder: Path) -> Iterator[str]:
         options: tuple[str, ...] = (
             f"method={view}" if view != ("mask" if masked else "gradient") else "",
             f"player={player}" if player != "agent" else "",
-            f"steps={frames * EVERY.get(view, 1):.0f}" if frames > 0 else "",
+            f"steps={frames * LOOKS_EVERY.get(view, 1):.0f}" if frames > 0 else "",
             "" if trend else _checkpoint(last_step(part), results.runs),
             "over_training=true" if trend else "",
             "faithfulness=true" if (name, variant) in faithful else "",

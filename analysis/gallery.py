@@ -24,7 +24,7 @@ WIDEST = 1200
 
 
 @dataclass(frozen=True)
-class Picture:
+class EmbeddedPicture:
     """One embedded picture and its caption."""
 
     run: str
@@ -40,13 +40,13 @@ class Picture:
 
 def pictures(
     runs: list[Run], warnings: list[str], page: Path, order: Sequence[str] = ()
-) -> list[Picture]:
+) -> list[EmbeddedPicture]:
     """Every attention picture that can be read, until the budget is spent.
 
     Methods come in the order given, first one run of each: the others are folded away.
     Videos stay in their run folders; the page, in the folder `page`, has links to them.
     """
-    found: list[Picture] = []
+    found: list[EmbeddedPicture] = []
     spent, left_out = 0, 0
     with_pictures = [run for run in runs if run.images or run.trends]
     firsts = {run.method: run.name for run in reversed(with_pictures)}
@@ -69,11 +69,13 @@ def pictures(
             who = (run.name, run.method, run.seed, variant)
             first = firsts[run.method] == run.name and not is_trend
             if is_trend:
-                found.append(Picture(*who, "over training", source, light=True, first=False))
+                found.append(
+                    EmbeddedPicture(*who, "over training", source, light=True, first=False)
+                )
             else:
                 video = link(run.videos.get(variant), page)
                 state = _state(run, variant)
-                found.append(Picture(*who, state, source, video, first=first))
+                found.append(EmbeddedPicture(*who, state, source, video, first=first))
     if left_out:
         warnings.append(f"{left_out} attention pictures were left out to keep the page small.")
     return found

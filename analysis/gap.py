@@ -17,10 +17,13 @@ from reprl.analysis.stats import (
     retention_estimate,
 )
 from reprl.analysis.tidy import protocols
+from reprl.envs.games import Game
 from reprl.errors import UserError
 from reprl.game_seeds import shared_seeds
 from reprl.naming import curve_of, is_baseline, variant_label
 from reprl.schema import CLEAN, EPISODES, GAP
+
+SCALE = "score_scale"  # a column that a report's table has in memory
 
 
 def prepare(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -125,6 +128,7 @@ class Played:
     scores: pd.DataFrame  # run_scores(): (method, train_seed) x variant
     cells: pd.DataFrame  # (method, train_seed, game) x variant
     lowest: float  # what a score cannot be below, -inf where that is not known
+    scale: float = 1.0  # points above random play below which nothing was learned
 
     def methods(self) -> list[str]:
         return [str(m) for m in dict.fromkeys(self.scores.index.get_level_values("method"))]
@@ -181,7 +185,7 @@ class Played:
             return UNKNOWN
         score, clean = self.samples(method, weights, {CLEAN: 1.0})
         random = self.reference(weights)
-        got = retention_estimate(clean, score, random)
+        got = retention_estimate(clean, score, random, scale=self.scale)
         if not np.isfinite(got.value):
             return got
         return got.cut((self.lowest - random.score) / (clean.value - random.clean))
@@ -200,7 +204,12 @@ def played(episodes: pd.DataFrame) -> Played:
     )
     # Points are counted from 0 in nearly every game; where one ended below, there is no limit.
     lowest = 0.0 if (frame["episode_return"] >= 0).all() else -np.inf
-    return Played(run_scores(episodes), cells, lowest)
+    return Played(run_scores(episodes), cells, lowest, score_scale(episodes))
+
+
+def score_scale(episodes: pd.DataFrame) -> float:
+    """The `Game.score_scale` of the game a table is of; a point where nobody has said."""
+    return float(episodes[SCALE].max()) if SCALE in episodes.columns else Game.score_scale
 
 
 def score_estimates(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -221,7 +230,7 @@ def generalization_gap(episodes: pd.DataFrame) -> pd.DataFrame:
     """One row per method and variant: score, gap to the clean game, share of learning retained.
 
     Intervals are over whole training runs and NaN with a single one; retention is NaN where the
-    random player was not measured or clean play is less than one point above it.
+    random player was not measured or clean play is less than the game's score scale above it.
     """
     table = played(episodes)
     rows = [

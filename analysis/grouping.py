@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reprl.config.gained import completed
 from reprl.config.overrides import flatten
+from reprl.naming import completed
 
 if TYPE_CHECKING:
     from reprl.analysis.load import Run

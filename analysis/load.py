@@ -17,14 +17,17 @@ import yaml
 
 from reprl import guard
 from reprl.analysis.coverage import notes
+from reprl.analysis.gap import SCALE
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.random_play import with_measured
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import Game, known_games
 from reprl.errors import UserError
-from reprl.mask_states import is_open
+from reprl.escaping import shown
 from reprl.naming import is_baseline, method_name, variant_label
-from reprl.schema import FILES, MEASURED
+from reprl.schema import FILES, MEASURED, is_open
+from reprl.settings import SCORE_SCALE
 from reprl.tables import read_numbers
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
@@ -53,6 +56,15 @@ class Run:
         """The game it was trained on."""
         env = self.config.get("env")
         return str(env.get("game", DEFAULT_GAME)) if isinstance(env, Mapping) else DEFAULT_GAME
+
+    @property
+    def score_scale(self) -> float:
+        """What it recorded of its game; the module of a user's own game is not imported here."""
+        known = known_games().get(self.game, Game)
+        try:
+            return float(SCORE_SCALE.checked(SCALE, self.record.get(SCALE, known.score_scale)))
+        except UserError:
+            return known.score_scale
 
 
 @dataclass
@@ -104,9 +116,10 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
     runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
     count = len(episodes)
-    game = runs[0].game if runs else "breakout"
+    game = runs[0].game if runs else DEFAULT_GAME
     if random_play:
         episodes = with_measured(episodes, game)
+    episodes[SCALE] = runs[0].score_scale if runs else known_games()[game].score_scale
     distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
@@ -145,7 +158,7 @@ def _read_folder(
         run = _read_run(folder, warnings)
         taken = {r.name for r in runs}
         if run.name in taken:
-            run.name = f"{folder.parent.name}/{folder.name}"
+            run.name = shown(f"{folder.parent.name}/{folder.name}")
         while run.name in taken:
             run.name += "'"
         if found["episodes"] is None:
@@ -168,12 +181,12 @@ def _read_folder(
 def _read_run(folder: Path, warnings: list[str]) -> Run:
     config = read_mapping(folder / "config.yaml", warnings)
     record = read_mapping(folder / "run.json", warnings)
-    method = str(record.get("method") or method_name(config))
+    method = shown(record.get("method") or method_name(config))
     try:
         seed = int(config.get("seed", 0))
     except (TypeError, ValueError):
         seed = 0
-    run = Run(folder.resolve().name, folder, method, seed, config, record)
+    run = Run(shown(folder.resolve().name), folder, method, seed, config, record)
     if (folder / "metrics.csv").is_file():
         try:
             run.metrics = read_numbers(folder / "metrics.csv")

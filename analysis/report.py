@@ -26,7 +26,7 @@ from reprl.analysis.commands import commands
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.explorer.embed import embedded_films
 from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
-from reprl.analysis.gallery import Picture, pictures
+from reprl.analysis.gallery import EmbeddedPicture, pictures
 from reprl.analysis.gap import main_labels, played, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
@@ -41,7 +41,9 @@ from reprl.analysis.thumbnails import thumbnails
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
+from reprl.escaping import spreadsheet
 from reprl.naming import is_baseline, is_plain
+from reprl.runs.places import check_writable, expanded
 from reprl.schema import CLEAN
 
 INTERVALS = (
@@ -68,9 +70,8 @@ def write_report(
 
     `names` are pairs METHOD:NAME; `baseline` is the method that others are held against.
     """
-    target = Path(out)
-    if target.exists() and not target.is_dir():
-        raise UserError(f"out={out} is a file: give a folder for the report.")
+    target = expanded(out)
+    check_writable(target, "out")
     given = parse_names(names)
     results = collect(folders)
     called = display_names(results.runs, given)
@@ -86,9 +87,11 @@ def write_report(
                 (target / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
         if len(results.episodes):  # a matrix per method, as rliable and others read it
             matrix_ = run_scores(results.episodes).reset_index()
-            (target / "run_scores.csv").write_text(matrix_.to_csv(index=False), encoding="utf-8")
+            (target / "run_scores.csv").write_text(
+                spreadsheet(matrix_).to_csv(index=False), encoding="utf-8"
+            )
         listed = pd.DataFrame({"method": list(called), "name": list(called.values())})
-        (target / "names.csv").write_text(listed.to_csv(index=False), encoding="utf-8")
+        (target / "names.csv").write_text(spreadsheet(listed).to_csv(index=False), encoding="utf-8")
         everything = "\n".join(t.markdown() for t in shown)
         (target / "tables.md").write_text(everything, encoding="utf-8")
         if figures:
@@ -293,7 +296,7 @@ def _first_plot(points: dict[str, list[dict[str, Any]]]) -> str:
     return next((k for k in POINTS if trained[k]), "score")
 
 
-def _looked_at(tables: dict[str, Table], gallery: list[Picture]) -> set[str]:
+def _looked_at(tables: dict[str, Table], gallery: list[EmbeddedPicture]) -> set[str]:
     """The variants the section on attention has anything of."""
     return {p.variant for p in gallery} | set(tables["attention"].frame["variant"])
 

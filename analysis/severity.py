@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from reprl.analysis.gap import Played, played, prepare, random_scores, run_scores
+from reprl.analysis.gap import Played, played, prepare, random_scores, run_scores, score_scale
 from reprl.analysis.stats import Array, mean_estimate, retention
 from reprl.analysis.tables import form
 from reprl.naming import is_baseline
@@ -109,7 +109,7 @@ def difficulty(
     """
     trained = {m: set(v) for m, v in (trained_on or {}).items()}
     scores = run_scores(episodes)
-    random = random_scores(scores)
+    random, scale = random_scores(scores), score_scale(episodes)
     means = scores.groupby(level="method").mean()  # (M, V)
     agents = [m for m in means.index if not is_baseline(m)]
     plain = [m for m in plain if m in agents]
@@ -123,7 +123,7 @@ def difficulty(
         best = reached.max()
         specialist = means.loc[specialists, variant].max() if specialists else np.nan
         kept, reach = retention(
-            [plain_score, best], clean, random[variant], random.get(CLEAN, np.nan)
+            [plain_score, best], clean, random[variant], random.get(CLEAN, np.nan), scale
         )
         label = _label(kept, reach)
         who = str(reached.idxmax()) if len(reached) else None

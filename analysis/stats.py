@@ -25,7 +25,6 @@ Statistic = Callable[[Array], float]
 
 CONFIDENCE = 0.95
 ENOUGH_SEEDS = 5  # below this the seeds themselves are shown and nobody speaks of 95 %
-SMALLEST_RANGE = 1.0  # points between random and clean play below which retention means nothing
 
 
 @dataclass(frozen=True)
@@ -158,17 +157,21 @@ def relative_gap(clean: ArrayLike, score: ArrayLike) -> Array:
 
 
 def retention(
-    score: ArrayLike, clean: ArrayLike, random_score: ArrayLike, random_clean: ArrayLike
+    score: ArrayLike,
+    clean: ArrayLike,
+    random_score: ArrayLike,
+    random_clean: ArrayLike,
+    scale: float = 1.0,
 ) -> Array:
     """The share of what was learned on the clean game that survives on the variant.
 
-    1 = nothing lost, 0 = as bad as random play; NaN where clean - random_clean < 1.
+    1 = nothing lost, 0 = as bad as random play; NaN where less was learned than the game's `scale`.
     """
     top = np.asarray(score, float) - np.asarray(random_score, float)
     bottom = np.asarray(clean, float) - np.asarray(random_clean, float)
     top, bottom = np.broadcast_arrays(top, bottom)
     out = np.full(top.shape, np.nan)
-    np.divide(top, bottom, out=out, where=bottom >= SMALLEST_RANGE)
+    np.divide(top, bottom, out=out, where=bottom >= scale)
     return out
 
 
@@ -189,14 +192,18 @@ class Reference:
 
 
 def retention_estimate(
-    clean: Sample, score: Sample, random: Reference, confidence: float = CONFIDENCE
+    clean: Sample,
+    score: Sample,
+    random: Reference,
+    confidence: float = CONFIDENCE,
+    scale: float = 1.0,
 ) -> Estimate:
     """Retention of the mean scores over runs, with the error of the random scores.
 
     A ratio of means, not a mean of ratios: one run that barely learned must not dominate. Its
     interval is the delta method's: the ratio is linear in its means near their values.
     """
-    kept = float(retention(score.value, clean.value, random.score, random.clean))
+    kept = float(retention(score.value, clean.value, random.score, random.clean, scale))
     if not np.isfinite(kept):
         return Estimate(np.nan, np.nan, np.nan, len(score.runs))
     learned = clean.value - random.clean

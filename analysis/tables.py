@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from reprl.escaping import markdown, spreadsheet
+
 Kind = Literal["text", "count", "score", "share", "small", "p"]
 DASH = "–"
 METHODS = ("method", "against", "best_method")  # columns that hold names of methods
@@ -76,10 +78,10 @@ class Table:
 
     def markdown(self) -> str:
         """A GitHub table under its heading."""
-        head = "| " + " | ".join(_escape(c.label) for c in self.columns) + " |"
+        head = "| " + " | ".join(markdown(c.label) for c in self.columns) + " |"
         rule = "|" + "|".join(" --- " if c.kind == "text" else " ---: " for c in self.columns) + "|"
-        body = ["| " + " | ".join(_escape(c.plain) for c in row) + " |" for row in self.rows()]
-        note = [self.note, ""] if self.note else []
+        body = ["| " + " | ".join(markdown(c.plain) for c in row) + " |" for row in self.rows()]
+        note = [markdown(self.note), ""] if self.note else []
         return "\n".join([f"### {self.title}", "", *note, head, rule, *body, ""])
 
     def latex(self) -> str:
@@ -93,13 +95,13 @@ class Table:
         return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
     def csv(self, recorded: Mapping[str, str] | None = None) -> str:
-        """The frame at full precision, methods under the names they were `recorded` with."""
+        """The frame at full precision, methods as they were `recorded`, and no text a formula."""
         frame = self.frame
         if recorded:
             frame = frame.rename(columns=dict(recorded))
             named = {c: frame[c].replace(dict(recorded)) for c in METHODS if c in frame}
             frame = frame.assign(**named)
-        return frame.to_csv(index=False)
+        return spreadsheet(frame).to_csv(index=False)
 
 
 def cell(record: dict[Any, Any], column: Column) -> Cell:
@@ -150,12 +152,6 @@ def _digits(number: float) -> int:
     """Decimals that leave a small share three digits: the ball's 0.00129 is not 0.001."""
     size = abs(number)
     return 3 if size < 1e-5 else max(3, 2 - math.floor(math.log10(size)))
-
-
-def _escape(text: str) -> str:
-    """Names may hold pipes, line breaks or HTML; a Markdown table must survive them."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _tex(text: str) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.game_seeds import shared_seeds
 from reprl.naming import is_baseline
-from reprl.schema import EPISODES, MEASURED, SAME_GAME
+from reprl.schema import EPISODES, MEASURED, PARTS, SAME_GAME
 from reprl.tables import Unreadable, read_text
 
 MEASURES = {
@@ -21,6 +22,10 @@ MEASURES = {
     "attention_shift": "attention shift",
 }
 TRUE = ("true", "1", "1.0")
+NAMES = (
+    *("run", "method", *PARTS, "variant", "family", "end"),
+    *("view", "player", "object", "metric", "test", "condition"),
+)
 
 
 def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | None:
@@ -33,7 +38,7 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         reason = error.reason if isinstance(error, Unreadable) else str(error).splitlines()[0][:120]
         warnings.append(f"{path}: cannot be read ({reason}).")
         return None
-    table = table.replace("", np.nan)
+    table = _named_plainly(table).replace("", np.nan)
     missing = [c for c in MEASURED[kind].needed if c not in table.columns]
     if missing:
         warnings.append(f"{path}: lacks the columns {', '.join(missing)}, so it was left out.")
@@ -51,6 +56,13 @@ def read_table(path: Path, kind: str, warnings: list[str]) -> pd.DataFrame | Non
         warnings.append(f"{path}: {bad} damaged rows or scores that are no number were left out.")
     table = table[complete & finite].reset_index(drop=True)
     return table.astype({"train_seed": int}) if len(table) else None
+
+
+def _named_plainly(table: pd.DataFrame) -> pd.DataFrame:
+    """Names without signs that no figure and no page can hold."""
+    for column in (c for c in NAMES if c in table.columns):
+        table[column] = table[column].map({name: shown(name) for name in table[column].unique()})
+    return table
 
 
 def tidy_episodes(episodes: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:

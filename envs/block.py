@@ -14,7 +14,7 @@ import numpy as np
 
 from reprl.envs.emulator import Emulator
 from reprl.envs.games import game
-from reprl.envs.machine import Settings, console
+from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk
 from reprl.envs.variation import Variant
@@ -36,7 +36,7 @@ class Arrays:
     dones: np.ndarray  # (n,) bool
 
     @classmethod
-    def over(cls, memory: Any, n: int, settings: Settings) -> Arrays:
+    def over(cls, memory: Any, n: int, settings: EnvSettings) -> Arrays:
         """Lay the arrays out over a buffer of at least `bytes_needed`."""
         shapes = cls._shapes(n, settings)
         offset = 0
@@ -48,12 +48,12 @@ class Arrays:
         return cls(*views)
 
     @classmethod
-    def bytes_needed(cls, n: int, settings: Settings) -> int:
+    def bytes_needed(cls, n: int, settings: EnvSettings) -> int:
         sizes = [int(np.prod(s)) * np.dtype(d).itemsize for s, d in cls._shapes(n, settings)]
         return sum(-(-size // 64) * 64 for size in sizes)
 
     @staticmethod
-    def _shapes(n: int, settings: Settings) -> list[tuple[tuple[int, ...], type]]:
+    def _shapes(n: int, settings: EnvSettings) -> list[tuple[tuple[int, ...], type]]:
         return [
             ((n, settings.stack, settings.size, settings.size), np.uint8),
             ((n,), np.int64),
@@ -69,7 +69,7 @@ class Block:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EnvSettings,
         variants: list[Variant],
         seed: int,
         first: int,

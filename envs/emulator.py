@@ -17,8 +17,9 @@ import ale_py
 import numpy as np
 
 from reprl import guard
+from reprl.envs.background import Background
 from reprl.envs.games import game, no_truth
-from reprl.envs.machine import SKIP, Machine, Settings, emulator
+from reprl.envs.machine import SKIP, AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
 from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Variant
@@ -33,7 +34,7 @@ class Emulator:
     """One environment; `reset` and `step` write the observation into `self.observation`."""
 
     def __init__(
-        self, settings: Settings, variant: Variant, seed: int, index: int, desk: Desk
+        self, settings: EnvSettings, variant: Variant, seed: int, index: int, desk: Desk
     ) -> None:
         self.settings = settings
         self.game = game(settings.game)
@@ -46,7 +47,7 @@ class Emulator:
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
         self._fresh = self.ale.cloneState(include_rng=True)
-        self.machine = Machine(self.ale)
+        self.machine = AleMachine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
         self.fires = len(meanings) > 2 and meanings[1] == "FIRE"
@@ -55,6 +56,8 @@ class Emulator:
         depth = (settings.stack - 1) * settings.gap + 1
         self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
         self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
+        rate = settings.background
+        self.background = None if rate is None else Background(settings.size, rate)
 
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)
@@ -134,6 +137,8 @@ class Emulator:
         self._sticky = numpy_stream(self.game_seed, "sticky")
         for k, effect in enumerate(self.effects):
             effect.reset(numpy_stream(self.game_seed, "effect", k))
+        if self.background is not None:
+            self.background.forget()
         self._restart()
         drawn = int(start.integers(1, self.settings.noop_max + 1)) if self.settings.noop_max else 0
         for _ in range(self.noops() if self.noops else drawn):
@@ -223,7 +228,10 @@ class Emulator:
         wanted = any(e.needs_objects for e in self._draws)
         self.picture.show(self._draws, self._objects() if wanted else None)
         self._history[:-1] = self._history[1:]
-        self._history[-1] = self.picture.small
+        if self.background is None:
+            self._history[-1] = self.picture.small
+        else:
+            self.background.difference(self.picture.small, self._history[-1])
 
     def frame(self) -> np.ndarray:
         """The last max-pooled frame with the variant drawn, (*raw, 3) uint8."""
@@ -247,6 +255,8 @@ class Emulator:
         """Everything needed to continue identically in another process: plain data and bytes."""
         ale: bytes = self.ale.cloneState(include_rng=True).__getstate__()  # type: ignore[assignment]
         arrays = [self.picture.frames(), self.picture.drawn(), self._history]
+        if self.background is not None:
+            arrays += [self.picture.small, self.background.memory]
         meta = {
             "settings": asdict(self.settings),
             "own": asdict(self.own),
@@ -263,6 +273,7 @@ class Emulator:
             "frame": self.machine.frame,
             "ends": list(self._ends),
             "ale_bytes": len(ale),
+            "fresh": self.background is not None and self.background.fresh,
         }
         return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
 
@@ -290,10 +301,16 @@ class Emulator:
         size = int(meta["ale_bytes"])
         if not 0 < size <= LARGEST_STATE:
             raise UserError(f"snapshot: {size:,} bytes of console are not what a console has.")
-        whole = size + frames.size + drawn.size + self._history.size
+        arrays: list[np.ndarray] = [frames, drawn, self._history]
+        small = self._history[-1]
+        if self.background is not None:
+            self.background.fresh = bool(meta["fresh"])
+            small = np.empty_like(self.picture.small)
+            arrays += [small, self.background.memory]
+        whole = size + sum(array.nbytes for array in arrays)
         data = guard.inflate(blob, whole, "the environment snapshot")
         self.ale.restoreState(ale_py.ALEState(data[:size]))
-        for array in (frames, drawn, self._history):
-            array[:] = np.frombuffer(data, np.uint8, array.size, size).reshape(array.shape)
-            size += array.size
-        self.picture.load(frames, drawn, self._history[-1])
+        for array in arrays:
+            array[:] = np.frombuffer(data, array.dtype, array.size, size).reshape(array.shape)
+            size += array.nbytes
+        self.picture.load(frames, drawn, small)

@@ -14,7 +14,7 @@ FPS = 60 // SKIP  # agent steps in a second of the console's own time
 
 
 @dataclass(frozen=True)
-class Settings:
+class EnvSettings:
     """What all environments of one vector share; plain data, so that it travels to workers."""
 
     game: str
@@ -26,6 +26,11 @@ class Settings:
     size: int
     noop_max: int
     max_frames: int
+    background: float | None = None  # gray levels a step that a slow memory follows; None: frames
+
+
+# What an environment must share with training for an agent to see the same.
+OBSERVED = ("game", "stack", "gap", "size", "background")
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def emulator(game: str, **whole: int) -> ale_py.ALEInterface:
     return ale
 
 
-class Machine:
+class AleMachine:
     """The emulator as a variant's effects see it."""
 
     def __init__(self, ale: ale_py.ALEInterface) -> None:

@@ -159,6 +159,18 @@ class Objects:
         return tuple(self.boxes.items()), cells, self.score, self.lives
 
 
+def edges(objects: Iterable[Objects], size: int | tuple[int, int]) -> np.ndarray:
+    """The boxes as left, top, right, bottom in a picture of `size`: (n, K, 4) float32.
+
+    K boxes in the order of their names; NaN for one that is not on the screen.
+    """
+    rows = []
+    for seen in objects:
+        boxes = [seen.scaled(size).boxes[name] for name in sorted(seen.boxes)]
+        rows.append([(b.x, b.y, b.x + b.w, b.y + b.h) if b else (math.nan,) * 4 for b in boxes])
+    return np.array(rows, np.float32)
+
+
 def _mask_of(box: Box | None, shape: tuple[int, int]) -> np.ndarray:
     return np.zeros(shape, dtype=bool) if box is None else box.mask(shape)
 

@@ -21,18 +21,18 @@ from reprl.envs.variation import Variant
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 
-View = Literal["screen", "agent"]
+Shown = Literal["screen", "agent"]
 HOLD = 3  # steps that a key counts as held in a terminal, which never reports a release
 TERMINAL_KEYS = {"a": "left", "d": "right", " ": "fire"}  # key -> role of the action
 RAMP = " .:-=+*#%@"
 _SHOWN = slice(0, 196)  # rows of the screen worth showing
 
 
-class Session:
+class HumanGame:
     """One game in play: steps it and gives the picture to show."""
 
     def __init__(
-        self, variant: str | Variant, *, severity: float | None, seed: int, view: View
+        self, variant: str | Variant, *, severity: float | None, seed: int, view: Shown
     ) -> None:
         self.env = make_vec_env(variant, n_envs=1, seed=seed, training=False, severity=severity)
         self.env.reset()
@@ -143,7 +143,7 @@ def _keyboard() -> Iterator[Any]:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
-def play_in_terminal(session: Session, title: str) -> None:
+def play_in_terminal(session: HumanGame, title: str) -> None:
     """Play with a, d, space and q until q."""
     role, held = "noop", 0
     with _keyboard() as keys:
@@ -168,7 +168,7 @@ def play_in_terminal(session: Session, title: str) -> None:
 # -- the window --------------------------------------------------------------------------------
 
 
-def play_in_window(session: Session, title: str, *, steps: int | None = None) -> None:
+def play_in_window(session: HumanGame, title: str, *, steps: int | None = None) -> None:
     """Play with the arrow keys or a and d, space to serve, q or the window's button to end."""
     import pygame
 

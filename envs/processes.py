@@ -25,7 +25,7 @@ import numpy as np
 
 from reprl import trust
 from reprl.envs.block import Arrays
-from reprl.envs.machine import Settings
+from reprl.envs.machine import EnvSettings
 from reprl.envs.variation import Variant
 from reprl.envs.worker import CALL, DONE, IGNORED, MISSING, REFUSED, RESET, STEP
 from reprl.errors import UserError
@@ -41,7 +41,7 @@ class Workers:
     usual_patience = 20.0
     start_patience = 120.0  # a worker imports and builds its emulators first
 
-    def __init__(self, settings: Settings, variants: list[Variant], seed: int, k: int) -> None:
+    def __init__(self, settings: EnvSettings, variants: list[Variant], seed: int, k: int) -> None:
         total = len(variants)
         memory = _anonymous_file(Arrays.bytes_needed(total, settings))
         try:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from reprl.envs.games.base import Game
-from reprl.envs.machine import Settings
+from reprl.envs.machine import EnvSettings
 from reprl.envs.objects import Objects
 from reprl.envs.variation.base import Variant
 
@@ -28,7 +28,7 @@ class GameVecEnv(Protocol):
 
     num_envs: int
     action_meanings: list[str]  # ALE's names, in order
-    settings: Settings
+    settings: EnvSettings
     game: Game
 
     def reset(self) -> np.ndarray:

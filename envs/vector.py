@@ -20,7 +20,7 @@ from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import require_actions, reward_mode
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import game as game_of
-from reprl.envs.machine import Settings, console
+from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
 from reprl.envs.protocol import VariantSpec
@@ -48,11 +48,14 @@ def make_vec_env(
     noop_max: int = 30,
     max_frames: int = 108_000,
     reward: str | float | None = None,
+    background: float | None = None,
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
 
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
+    With `background`, observations are differences to a memory of the game's picture that follows
+    it by so many gray levels a step: black where nothing changed.
     """
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
@@ -60,7 +63,7 @@ def make_vec_env(
     most = min(n_envs, int(ENV["workers"].high))
     workers = whole("workers", workers, 0, most, "n_envs, so that each worker has an environment")
     seed = SEED.checked("seed", seed)
-    settings = Settings(
+    settings = EnvSettings(
         game=game,
         training=bool(training),
         reward=reward_mode(reward, training),
@@ -70,6 +73,7 @@ def make_vec_env(
         size=check("size", size),
         noop_max=check("noop_max", noop_max),
         max_frames=check("max_frames", max_frames),
+        background=check("background", background),
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -86,7 +90,7 @@ class AtariVecEnv(VecEnv):
     """ALE games as an SB3 VecEnv with ground truth and exact state; see `make_vec_env`."""
 
     def __init__(
-        self, settings: Settings, variants: list[Variant], seed: int, workers: int
+        self, settings: EnvSettings, variants: list[Variant], seed: int, workers: int
     ) -> None:
         n = len(variants)
         self.settings = settings

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from reprl.errors import UserError, not_yaml, unknown
+from reprl.validation import number as as_number
 
 FILE = "claims.yaml"
 KEYS = ("method", "baseline", "variants", "margin")
@@ -73,10 +74,8 @@ def _claim(path: Path, number: int, entry: Any) -> Claim:
     variants = [variants] if isinstance(variants, str) else variants
     if not isinstance(variants, list) or not all(isinstance(v, str) for v in variants):
         raise UserError(f"{where}: variants={variants!r} must be a list of names.")
-    margin = entry.get("margin", 0)
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or margin != margin:
-        raise UserError(f"{where}: margin={margin!r} must be a number of points.")
-    return Claim(entry["method"], entry["baseline"], tuple(variants), float(margin))
+    margin = as_number(f"{where}: margin", entry.get("margin", 0))  # points
+    return Claim(entry["method"], entry["baseline"], tuple(variants), margin)
 
 
 def record_of(folder: Path) -> dict[str, Any]:

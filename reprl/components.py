@@ -1,19 +1,27 @@
-"""Names to parts: resolves `encoder="nature"` or `{"_target_": ...}` through the YAML in conf/.
+"""Components: names and `_target_` specs to the parts of an agent, ours or a user's own.
 
-The Hydra application and plain Python scripts build their parts from the same files.
+`encoder="nature"` or `{"_target_": ...}` -> **spec** (plain data, in every checkpoint) -> class,
+imported where `reprl.trust` allows it -> part. The Hydra application and plain Python scripts read
+the same YAML in conf/. What a user's code raises becomes one sentence with the line.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
+from reprl import trust
 from reprl.errors import UserError, unknown
-from reprl.user_code import described, imported
+from reprl.naming import part_name
+from reprl.settings import USE
 
 Spec = str | Mapping[str, Any]
 # what a group's `_target_` must be derived from; a path, because these modules import this one
@@ -41,6 +49,8 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if isinstance(spec, str):
         if spec not in names(group):
             raise unknown(group, spec, names(group))
+        from omegaconf import OmegaConf  # not in the processes that only play
+
         text = (resources.files("reprl.conf") / group / f"{spec}.yaml").read_text()
         spec = OmegaConf.to_container(OmegaConf.create(text), resolve=True)  # type: ignore[assignment]
     if not isinstance(spec, Mapping):
@@ -80,3 +90,144 @@ def class_of(group: str, path: str) -> Any:
         named = BASES[group].replace(":", ".")
         raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
     return target
+
+
+# -- the parts of one agent -----------------------------------------------------------------------
+
+Auxiliary = Spec | Sequence[Spec] | None
+
+
+@dataclass(frozen=True)
+class Specs:
+    """The extras of one agent as data that JSON can hold."""
+
+    encoder: dict[str, Any] | None = None
+    auxiliary: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> spec
+    augmentation: dict[str, Any] | None = None
+    use: str = "rad"  # the training batch is augmented, or only the losses' views are
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def agent_specs(
+    *,
+    encoder: Spec | None = None,
+    attention: Spec | None = None,
+    auxiliary: Auxiliary = None,
+    augmentation: Spec | None = None,
+) -> Specs:
+    """Look names up and refuse what could not be built again from a checkpoint."""
+    encoder_spec = resolve("encoder", encoder)
+    attention_spec = resolve("attention", attention)
+    auxiliary_specs = _auxiliaries(auxiliary)
+    if encoder_spec is None and (auxiliary_specs or attention_spec):
+        encoder_spec = resolve("encoder", "nature")
+    if attention_spec is not None:
+        assert encoder_spec is not None
+        encoder_spec = encoder_spec | {"attention": attention_spec}
+    augmentation_spec = resolve("augmentation", augmentation)
+    use = "rad"
+    if augmentation_spec is not None:
+        use = USE["use"].checked("augmentation.use", augmentation_spec.pop("use", "rad"))
+        if use == "views" and not auxiliary_specs:
+            raise UserError(
+                "augmentation use=views serves auxiliary losses, but auxiliary is none: "
+                "set use=rad or choose an auxiliary loss."
+            )
+    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use)
+    _require_plain(specs)
+    return specs
+
+
+def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
+    if auxiliary is None or auxiliary == "none":
+        return {}
+    if isinstance(auxiliary, str):
+        named: list[tuple[str, Any]] = [(auxiliary, auxiliary)]
+    elif isinstance(auxiliary, Mapping):
+        single = "_target_" in auxiliary
+        named = [(part_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
+    elif isinstance(auxiliary, Sequence):
+        named = [(part_name(spec), spec) for spec in auxiliary]
+    else:
+        kind = type(auxiliary).__name__
+        raise UserError(f"auxiliary must be a name, a mapping or a list, got {kind}.")
+    found: dict[str, dict[str, Any]] = {}
+    for name, spec in named:
+        if name in found:
+            raise UserError(f"auxiliary '{name}' is given twice: name each in a mapping.")
+        if (resolved := resolve("auxiliary", spec)) is not None:
+            found[name] = resolved
+    return found
+
+
+def _require_plain(specs: Specs) -> None:
+    for part, spec in specs.plain().items():
+        try:
+            json.dumps(spec, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{part} could not be saved with a checkpoint: {error}; give numbers, text, lists "
+                "and mappings only."
+            ) from None
+
+
+# -- a user's own code ----------------------------------------------------------------------------
+
+
+def imported(path: str) -> Any:
+    """The object at "module:object" or, as Hydra writes it, "module.object".
+
+    Whose module may be imported is decided in `reprl.trust`; the caller checks what the object is.
+    """
+    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    trust.require(module, path)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        top = module.partition(".")[0]
+        if error.name == top and (
+            Path(f"{top}.py").is_file() or Path(top, "__init__.py").is_file()
+        ):
+            hint = f"{error}; {top} in the current folder is found with --config-dir=. only"
+            raise ModuleNotFoundError(hint, name=error.name) from None
+        raise
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found
+
+
+@contextmanager
+def blamed(folders: Iterable[str]) -> Iterator[None]:
+    """Turn what the user's modules in `folders` raise into a UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        line = own_line(error, folders)
+        if line is None:
+            raise
+        raise UserError(f"{line} raised {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """An exception in one line, with the name of its kind."""
+    first = (str(error).strip() or "without a word").splitlines()[0].rstrip(".:")
+    return f"{type(error).__name__}: {first}."
+
+
+def own_line(error: BaseException, folders: Iterable[str]) -> str | None:
+    """The innermost line of the user's code that an exception passed, as `f() in mine.py:12`."""
+    places = [Path(f).resolve() for f in folders]
+    loaded = list(sys.modules.items())
+    ours = {getattr(m, "__file__", None) for name, m in loaded if name.split(".")[0] == "reprl"}
+    installed = Path(sys.prefix).resolve()
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename).resolve()
+        if frame.filename in ours or file.is_relative_to(installed):
+            continue
+        if any(file.is_relative_to(place) for place in places):
+            return f"{frame.name}() in {file.name}:{frame.lineno}"
+    return None

@@ -94,9 +94,17 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
+    if _sees_background(config):
+        names["encoder"] += "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = part_name(encoder.get("attention"))
     return names
+
+
+def _sees_background(config: Mapping[str, Any]) -> bool:
+    """Whether a run's observations are differences to a memory of the game's picture."""
+    env = config.get("env")
+    return isinstance(env, Mapping) and env.get("background") is not None
 
 
 def encoder_name(name: str, spec: Any) -> str:
@@ -127,9 +135,26 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     names, encoder = parts_of(config), config.get("encoder")
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
-    return not extras and fed == "frames" and trained_variants(config) == [CLEAN]
+    if fed != "frames" or _sees_background(config):
+        return False
+    return not extras and trained_variants(config) == [CLEAN]
 
 
 def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int = 200) -> str:
     """Text as a file name: signs that some disk could refuse become `other`."""
     return "".join(c if c.isalnum() or c in keep else other for c in text)[:longest]
+
+
+# Keys that parts have gained since 0.1: a configuration that lacks them stands for their defaults.
+# Runs of an older version and of this one are compared, continued and named by what they compute.
+GAINED: dict[str, dict[str, Any]] = {
+    "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0},
+    "attention": {"opening": None, "hard": None, "optimizer": None},
+}
+
+
+def completed(part: str, spec: Any) -> Any:
+    """A part's spec with the keys it has gained; nothing stays nothing."""
+    if not isinstance(spec, Mapping) or not spec:
+        return spec
+    return {**GAINED.get(part, {}), **spec}

@@ -6,14 +6,14 @@ observations -> **policy outputs** (distribution, values, features, attention) -
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from stable_baselines3.common.distributions import Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.preprocessing import preprocess_obs
-from torch import Tensor
+from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
@@ -67,6 +67,11 @@ def as_input(policy: ActorCriticPolicy, observations: Tensor) -> Tensor:
     return found
 
 
+def image_scale(policy: Any) -> float:
+    """What observations are divided by; SB3 takes images as they are if told so."""
+    return 255.0 if policy.normalize_images else 1.0
+
+
 def latents(policy: ActorCriticPolicy, inputs: Tensor) -> Latents:
     """Encode once, in SB3's own order of operations."""
     if not policy.share_features_extractor:
@@ -99,14 +104,6 @@ def action_logits(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
     extractor = policy.features_extractor if shared else policy.pi_features_extractor
     logits: Tensor = policy.action_net(policy.mlp_extractor.forward_actor(extractor(inputs)))
     return logits
-
-
-def state_values(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
-    """Values (B,) for preprocessed images."""
-    shared = policy.share_features_extractor
-    extractor = policy.features_extractor if shared else policy.vf_features_extractor
-    values: Tensor = policy.value_net(policy.mlp_extractor.forward_critic(extractor(inputs)))
-    return values.squeeze(-1)
 
 
 def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
@@ -160,14 +157,50 @@ class Player(Protocol):
         """Outputs and the next state; rows where `starts` (n,) is True begin anew."""
 
 
+def restarted(player: Player, state: State, starts: np.ndarray) -> State:
+    """The state of n rows, of which those where `starts` (n,) is True begin anew."""
+    if not state or not starts.any():
+        return state
+    rows = torch.as_tensor(starts, device=state[0].device)
+    return tuple(
+        torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old)
+        for new, old in zip(player.initial_state(len(starts)), state, strict=True)
+    )
+
+
 class PolicyPlayer:
     """An actor-critic policy as a player; other kinds of networks override `forward`."""
+
+    explains: ClassVar[str] = "logits"  # what preferences() gives
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
 
+    @property
+    def network(self) -> nn.Module:
+        """The parameters that decide the action."""
+        return self.policy  # type: ignore[no-any-return]
+
+    @property
+    def extractor(self) -> nn.Module:
+        """What turns images into the features that decide the action."""
+        policy = self.policy
+        shared = policy.share_features_extractor
+        return policy.features_extractor if shared else policy.pi_features_extractor
+
     def initial_state(self, n: int) -> State:
         return ()
+
+    def preferences(self, images: Tensor, state: State) -> Tensor:
+        """Scores (B, A) of the actions, the best has the largest; with gradient, for attribution.
+
+        Images are in [0, 1]. A policy without memory gives its logits, any other the logarithm of
+        what `forward` says.
+        """
+        if not state:
+            return action_logits(self.policy, images)
+        step, _ = self.forward(images * image_scale(self.policy), state)
+        return step.probs.clamp(min=torch.finfo(step.probs.dtype).tiny).log()
 
     def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
         """One padded batch (B, ...), in evaluation mode and without gradient."""
@@ -183,12 +216,8 @@ class PolicyPlayer:
     ) -> tuple[Outputs, State]:
         """Padded batches of one size; probabilities that are no numbers are refused."""
         n, policy = len(observations), self.policy
-        if state and starts is not None and starts.any():
-            fresh, rows = self.initial_state(n), torch.as_tensor(starts, device=policy.device)
-            state = tuple(
-                torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old)
-                for new, old in zip(fresh, state, strict=True)
-            )
+        if starts is not None:
+            state = restarted(self, state, starts)
         training, steps, states = policy.training, [], []
         policy.set_training_mode(False)
         try:
@@ -216,9 +245,23 @@ class PolicyPlayer:
 class GreedyPlayer(PolicyPlayer):
     """SB3's Q-networks as a player: the best action, or any other with probability `epsilon`."""
 
+    explains: ClassVar[str] = "Q-values"
+
     def __init__(self, policy: Any, *, epsilon: float = 0.0) -> None:
         super().__init__(policy)
         self.epsilon = epsilon
+
+    @property
+    def network(self) -> nn.Module:
+        return self.policy.q_net  # type: ignore[no-any-return]
+
+    @property
+    def extractor(self) -> nn.Module:
+        return self.policy.q_net.features_extractor  # type: ignore[no-any-return]
+
+    def preferences(self, images: Tensor, state: State) -> Tensor:
+        values: Tensor = self.policy.q_net.q_net(self.extractor(images))
+        return values
 
     def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
         network = self.policy.q_net

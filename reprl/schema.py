@@ -16,9 +16,26 @@ ROLLOUT, VALIDATION_PREFIX = "rollout/", "validation/"
 TRAINING_SCORE = f"{ROLLOUT}score"
 VALIDATION_SCORE = f"{VALIDATION_PREFIX}score"
 ELAPSED = "time/elapsed"
+MASK_POINTING, MASK_ENERGY = "mask/pointing/", "mask/energy/"  # each with a variant
+MASK_CHANCE = "mask/chance"
 
 STATUSES = ("running", "finished", "interrupted", "failed", "killed")  # of a run
 ATTRIBUTIONS = ("mask", "gradient", "integrated", "perturbation", "gradcam")
+LOOKS_EVERY = {"perturbation": 4}  # agent steps between two looks, where looking is slow
+
+# What may have become of an attention mask, a label for each look at it.
+MASK_STATES = {
+    "black": "nothing gets through",
+    "saturated": "even its darkest cells let everything through",
+    "open": "it lets nearly everything through",
+    "stuck": "its peak stays in one place",
+    "border": "only its outermost cells stand out",
+}
+LABELS = tuple(MASK_STATES)
+OPEN_MEAN = 0.9
+# With all other cells alike, one shut cell of 7x7 leaves an entropy of 0.995 and five shut cells of
+# 21x21 one of 0.998: a mask that hides even a little thing in that way is not open.
+OPEN_ENTROPY = 0.998
 
 INTEGERS = (
     *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
@@ -47,7 +64,7 @@ TWIN_MEASURES = ("js", "flip", "value_error", "feature_distance", "attention_shi
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """One kind of measured file."""
 
     columns: tuple[str, ...]
@@ -65,18 +82,18 @@ class Table:
         return tuple(c for c in self.needed if c in NUMERIC)
 
 
-EPISODES = Table(
+EPISODES = TableSchema(
     columns=(*IDENTITY, *GAME, "episode_return", "length", "end", "game_seed"),
     key=SAME_GAME,
     needed=("run", "method", "train_seed", "variant", "episode_return"),
 )
-TWIN = Table(
+TWIN = TableSchema(
     columns=(*IDENTITY, *GAME, "step_in_game", *TWIN_MEASURES, "game_seed"),
     key=(*SAME_GAME, "step_in_game"),
     needed=("run", "method", "train_seed", "variant", "step_in_game"),
     measures=TWIN_MEASURES,
 )
-SCORES = Table(
+SCORES = TableSchema(
     columns=(
         *LOOKED_AT,
         *("object", "metric", "value", "low", "high", "chance", "static", "ceiling"),
@@ -88,7 +105,7 @@ SCORES = Table(
     single=False,
     absent={"player": "agent"},
 )
-FAITHFULNESS = Table(
+FAITHFULNESS = TableSchema(
     columns=(
         *LOOKED_AT,
         *("test", "condition", "value", "advantage", "advantage_low", "advantage_high"),
@@ -118,3 +135,8 @@ GAP = (
     *("method", "variant", "n_seeds", "score", "clean", "gap", "gap_low", "gap_high"),
     *("retention", "retention_low", "retention_high"),
 )
+
+
+def is_open(mean: float, entropy: float) -> bool:
+    """Whether a mask of this mean cell and entropy lets nearly everything through."""
+    return mean > OPEN_MEAN and entropy > OPEN_ENTROPY

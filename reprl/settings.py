@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from reprl.validation import Choice, Number, Numbers, Setting, Settings, Span
+from reprl.validation import Number, Numbers, OneOf, Setting, Settings, Span, Window
 
 FRACTION = Number(0, 1)
 COUNT = Number(1, whole=True)
@@ -40,9 +40,11 @@ ENV: dict[str, Number] = {
     "size": Number(8, 512, whole=True, usual=(36, 210)),
     "noop_max": Number(0, 1000, whole=True),
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
+    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4)),
 }
 SEVERITY = FRACTION
 SKILL = FRACTION
+SCORE_SCALE = Number(0, open_low=True)  # of a game, in points
 REWARD = Number(1e-6, 1e6)
 REWARDS = ("clip", "raw")
 
@@ -58,30 +60,42 @@ ON_POLICY: dict[str, Setting] = {
     "max_grad_norm": Number(0, usual=(0.05, 40), open_low=True),
     "n_steps": Number(1, 1_000_000, usual=(2, 4096), whole=True),
     "instrument_every": Number(0, 1_000_000_000, whole=True, optional=True),
-    "optimizer": Choice(("adam", "rmsprop", "rmsprop_tf"), optional=True),
+    "optimizer": OneOf(("adam", "rmsprop", "rmsprop_tf"), optional=True),
     "seed": Number(0, 2**31 - 1, whole=True, optional=True),
 }
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 # nested in algo=imitation: `expert` and `beta`
-EXPERT: dict[str, Number] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
-BETA: dict[str, Number] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
+EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
+BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
 DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
+GRAY_LEVELS = Number(0, 255, open_high=True)
 ENCODER: dict[str, Setting] = {
     "features_dim": Number(1, 65_536, whole=True),
     "dropout": DROPOUT,
+    "input": OneOf(("frames", "differences", "both")),
+    "contrast": Window(),  # pixels
+    "threshold": GRAY_LEVELS,
 }
 # keys of `attention` that place any mask, the user's own included
 PLACEMENT: dict[str, Setting] = {
-    "where": Choice(("features", "image")),
+    "where": OneOf(("features", "image")),
     "resolution": Number(1, whole=True, word="native"),
     "floor": Number(0, 1, open_high=True, optional=True),
 }
-GRAY_LEVELS = Number(0, 255, open_high=True)
+HARD: dict[str, Setting] = {
+    "by": OneOf(("top_k", "gumbel")),
+    "keep": Number(0, 1, open_low=True),  # of top_k
+    "temperature": Number(0, open_low=True),  # of gumbel
+}
+MASK_OPTIMIZER: dict[str, Setting] = {
+    "learning_rate": Number(0, 1, open_low=True, optional=True),
+    "betas": Numbers(Number(0, 1, open_high=True), "[0.9, 0.999]", count=2, optional=True),
+}
 OPENING = Number(0, 1, open_low=True, open_high=True)  # how open a mask begins
-USE: dict[str, Setting] = {"use": Choice(("rad", "views"))}  # of any augmentation
+USE: dict[str, Setting] = {"use": OneOf(("rad", "views"))}  # of any augmentation
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
 TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
-ANCHOR = Choice(("view", "batch"))
+ANCHOR = OneOf(("view", "batch"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
 
@@ -121,9 +135,9 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "SpatioTemporal": LOSS,
     "DrAC": LOSS,
     "Sparsity": LOSS,
-    "MaskEntropy": LOSS | {"of": Choice(("cells", "map"))},
+    "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
-    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": Choice(("value", "action"))},
+    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": OneOf(("value", "action"))},
     "MotionTarget": LOSS
     | {
         "positive": Number(1),
@@ -131,14 +145,15 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "memory": Number(0, 1000, whole=True),
         "decay": FRACTION,
     },
+    "ObjectTarget": LOSS | {"positive": Number(1)},
     "Regularization": LOSS,
     "Reconstruction": LOSS | {"shrink": COUNT},
     "ValuePrediction": LOSS | {"hidden": COUNT},
     "RewardPrediction": LOSS | {"hidden": COUNT},
     "Decoder": LOSS
     | {
-        "target": Choice(("value", "policy", "features", "pixels")),
-        "view": Choice(("map", "image")),
+        "target": OneOf(("value", "policy", "features", "pixels")),
+        "view": OneOf(("map", "image")),
         "hidden": COUNT,
         "shrink": COUNT,
     },
@@ -149,7 +164,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
         "begin_repr": BEGIN,
     },
-    "Shift": PROBABILITY | {"pixels": SIDES, "fill": Choice(("edge", "black"))},
+    "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
     "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
     "Flip": PROBABILITY,
@@ -157,14 +172,14 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
-        "fill": Choice(("black", "gray")),
+        "fill": OneOf(("black", "gray")),
     },
     "Lines": PROBABILITY
     | {
         "lines": Span(Number(0, 1000, whole=True)),
         "lengths": Span(SIDES),
         "widths": Span(SIDES),
-        "direction": Choice(("straight", "diagonal", "both", "any")),
+        "direction": OneOf(("straight", "diagonal", "both", "any")),
     },
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},
@@ -172,11 +187,22 @@ CLASSES: dict[str, dict[str, Setting]] = {
 }
 
 
+# what a group has, whatever its `_target_`, and what is nested in it
+GROUPS: dict[str, dict[str, Setting]] = {
+    "attention": PLACEMENT,
+    "attention.hard": HARD,
+    "attention.optimizer": MASK_OPTIMIZER,
+    "augmentation": USE,
+    "algo.expert": EXPERT,
+    "algo.beta": BETA,
+}
+
+
 def settings_of(group: str, target: Any) -> Settings:
     """The settings of ours in a group's spec, by the `_target_` it names."""
     words = re.split(r"[.:]", str(target or ""))
     own = CLASSES.get(words[-1], {}) if words[0] == "reprl" else {}
-    return {"attention": PLACEMENT, "augmentation": USE}.get(group, {}) | own
+    return GROUPS.get(group, {}) | own
 
 
 def declared(
@@ -193,5 +219,5 @@ def declared(
         yield f"{key}.{name}", spec, name, setting
         if setting is None and isinstance(value, dict | list):
             # an encoder of ours places its mask; whatever a user's own class nests is its own
-            masked = group == "encoder" and name == "attention" and bool(known)
-            yield from declared("attention" if masked else "", f"{key}.{name}", value)
+            inner = "attention" if (group, name) == ("encoder", "attention") else f"{group}.{name}"
+            yield from declared(inner if known else "", f"{key}.{name}", value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from reprl import guard
 from reprl.disk import write_atomically
 from reprl.errors import UserError
-from reprl.schema import FLAGS, INTEGERS, MAYBE, NUMERIC, Table
+from reprl.schema import FLAGS, INTEGERS, MAYBE, NUMERIC, TableSchema
 
 if TYPE_CHECKING:  # slow to import, and `reprl runs` reads without it
     import pandas as pd
@@ -93,7 +93,7 @@ def read_numbers(path: Path) -> pd.DataFrame:
     return frame.apply(pd.to_numeric, errors="coerce")
 
 
-def read(path: Path, table: Table) -> tuple[pd.DataFrame, int]:
+def read(path: Path, table: TableSchema) -> tuple[pd.DataFrame, int]:
     """The rows of a measured file, typed, and how many lines of it are damaged and left out."""
     import pandas as pd
 
@@ -103,7 +103,7 @@ def read(path: Path, table: Table) -> tuple[pd.DataFrame, int]:
     return _typed(frame[good], table), damaged
 
 
-def merge(path: Path, rows: pd.DataFrame, table: Table) -> pd.DataFrame:
+def merge(path: Path, rows: pd.DataFrame, table: TableSchema) -> pd.DataFrame:
     """Add rows to a file, newer measurements in place of older; returns everything in it.
 
     A file with damaged lines is kept beside it under another name before they are dropped.
@@ -130,13 +130,13 @@ def merge(path: Path, rows: pd.DataFrame, table: Table) -> pd.DataFrame:
     return _typed(merged.fillna(""), table)
 
 
-def keys(frame: pd.DataFrame, table: Table) -> list[tuple[Any, ...]]:
+def keys(frame: pd.DataFrame, table: TableSchema) -> list[tuple[Any, ...]]:
     """What each row of a frame, typed or text, is a measurement of."""
     names = list(table.key)
     return [key_of(row, table) for row in frame[names].itertuples(index=False)]
 
 
-def key_of(values: Iterable[Any], table: Table) -> tuple[Any, ...]:
+def key_of(values: Iterable[Any], table: TableSchema) -> tuple[Any, ...]:
     """The same key for a value, its text and numpy's form of it."""
     key: list[Any] = []
     for name, value in zip(table.key, values, strict=True):
@@ -190,7 +190,7 @@ def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_fields(line) for line in lines[1:]], columns=list(frame.columns))
 
 
-def _checked(path: Path, table: Table) -> tuple[pd.DataFrame, pd.Series, int]:
+def _checked(path: Path, table: TableSchema) -> tuple[pd.DataFrame, pd.Series, int]:
     """A file's text, which of its rows can be used, and how many lines cannot."""
     import numpy as np
     import pandas as pd
@@ -224,7 +224,7 @@ def _checked(path: Path, table: Table) -> tuple[pd.DataFrame, pd.Series, int]:
     return frame, good, damaged + int((~good).sum())
 
 
-def _typed(frame: pd.DataFrame, table: Table) -> pd.DataFrame:
+def _typed(frame: pd.DataFrame, table: TableSchema) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 

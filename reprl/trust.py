@@ -4,6 +4,7 @@ A name in a configuration, a checkpoint or an environment snapshot -> **trust** 
 that the user writes are imported as they are. Inside `reading` the names come from a folder, and
 only our own packages and modules the user named pass: in a folder given with `--config-dir` or
 PYTHONPATH, with `trust=`, or imported by the user's own script. Inside `closed` only ours pass.
+A file that is unpickled runs whatever it holds, so it takes `trust=true`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from reprl.errors import UserError
 OURS = ("reprl", "torch.nn", "torch.optim", "stable_baselines3", "kornia")
 # what a process tells the workers and jobs it starts
 MODULES, FOLDERS = "REPRL_TRUST", "REPRL_TRUST_FOLDERS"
+PICKLES, NOTHING = "true", "false"  # words of trust= that name no module
 
 
 @dataclass
@@ -35,6 +37,7 @@ class _Named:
     modules: set[str] = field(default_factory=set)  # with everything below them
     exact: set[str] = field(default_factory=set)  # named in full, by a part's path
     folders: list[Path] = field(default_factory=list)
+    pickles: bool = False  # files that run code when they are loaded
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,11 @@ _scope: ContextVar[_Scope | None] = ContextVar("reprl_trust", default=None)
 def _from_environment() -> _Named:
     # a worker's PYTHONPATH is its parent's whole search path, so that the parent says what counts
     text = os.environ.get(FOLDERS, os.environ.get("PYTHONPATH", ""))
-    words = os.environ.get(MODULES, "")
+    words = {word for word in os.environ.get(MODULES, "").split(",") if word}
     return _Named(
-        modules={word for word in words.split(",") if word},
+        modules=words - {PICKLES},
         folders=[Path(p).resolve() for p in text.split(os.pathsep) if p],
+        pickles=PICKLES in words,
     )
 
 
@@ -77,6 +81,9 @@ def begin(*, process: bool = False) -> None:
 def allow(modules: Iterable[str] = (), folders: Iterable[Path | str] = ()) -> None:
     """Take modules, and all modules in folders, for the user's own."""
     for name in modules:
+        if name in (PICKLES, NOTHING):
+            _named.pickles |= name == PICKLES
+            continue
         if not all(part.isidentifier() for part in name.split(".")):
             raise UserError(f"trust={name} must be the name of a module, such as trust=my_losses.")
         _named.modules.add(name)
@@ -92,7 +99,9 @@ def folders() -> list[str]:
 def environment() -> dict[str, str]:
     """What a process that we start must be told, to know what the user named."""
     return {
-        MODULES: ",".join(sorted(_named.modules | _named.exact)),
+        MODULES: ",".join(
+            [*sorted(_named.modules | _named.exact), *([PICKLES] if _named.pickles else [])]
+        ),
         FOLDERS: os.pathsep.join(folders()),
     }
 
@@ -146,6 +155,15 @@ def require(module: str, path: str | None = None) -> None:
         return
     if not accepted(module):
         raise UserError(_refusal(module, path or module, scope))
+
+
+def require_pickles(path: Path | str) -> None:
+    """Refuse a file whose loading runs code, unless the user has said trust=true."""
+    if not _named.pickles or looks_only():
+        raise UserError(
+            f"{path} is a model of Stable-Baselines3, and loading it runs code that is in it: add "
+            "trust=true if you trust whoever made it."
+        )
 
 
 def accepted(module: str) -> bool:

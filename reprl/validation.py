@@ -102,7 +102,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """One of several words."""
 
     words: tuple[str, ...]
@@ -142,15 +142,36 @@ class Numbers:
 
     each: Number
     example: str
+    count: int | None = None  # how many, where that is fixed
+    optional: bool = False
 
     def __str__(self) -> str:
         kind = "whole numbers" if self.each.whole else "numbers"
+        kind = kind if self.count is None else f"{self.count} {kind}"
         return f"a list of {kind} of {self.each.limits}, such as {self.example}"
 
-    def checked(self, key: str, value: Any) -> list[Any]:
+    def checked(self, key: str, value: Any) -> Any:
+        if value is None and self.optional:
+            return None
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise UserError(f"{key}={_shown(value)} must be {self}.")
+        if self.count not in (None, len(value)):
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
         return [self.each.checked(key, each) for each in value]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The side of a window around a pixel: odd, or 0 for none."""
+
+    def __str__(self) -> str:
+        return "0 (off) or an odd whole number of at least 3"
+
+    def checked(self, key: str, value: Any) -> int:
+        real = isinstance(value, Real) and not isinstance(value, bool)
+        if not real or not (value == 0 or (value >= 3 and value % 2 == 1)):
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
+        return int(value)
 
 
 Settings = Mapping[str, Setting]

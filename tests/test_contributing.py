@@ -1,16 +1,36 @@
-"""CONTRIBUTING's walk through the code: every place it names is there."""
+"""CONTRIBUTING holds: every place it names is there, and a class name means one thing."""
 
+import ast
 import importlib
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PLACES = sorted(set(re.findall(r"`(reprl(?:\.\w+)+(?::[\w.]+)?)`", TEXT)))
 FILES = sorted(
     set(re.findall(r"`((?:reprl|envs|analysis|benchmarks|conf|tests)/[\w/]+\.py)`", TEXT))
 )
+# What an augmentation and a variant's effect are called in files that exist.
+NAMES_IN_FILES = {"Blur", "Lines", "Noise"}
+
+
+def classes_defined_twice() -> dict[str, list[str]]:
+    """Class names of the package with all the places that define them, where these are several."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (p for top in ("reprl", "envs", "analysis") for p in (ROOT / top).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return {name: places for name, places in found.items() if len(set(places)) > 1}
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    twice = classes_defined_twice()
+    assert set(twice) == NAMES_IN_FILES, twice
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -23,7 +43,7 @@ def test_a_named_place_is_there(place: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_a_named_file_is_there(file: str) -> None:
-    assert (Path(__file__).parents[1] / file).is_file()
+    assert (ROOT / file).is_file()
 
 
 def test_a_sample_is_followed_in_few_steps() -> None:

@@ -1,13 +1,15 @@
 """Faithfulness: does the policy really depend on what a map marks?
 
 Deletion takes the most attended pixels away first, insertion brings them back first; a faithful
-map changes the policy sooner than the same number of pixels in another order.
+map changes the policy sooner than the same number of pixels in another order. Masked play asks the
+same of the score of whole games.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +20,17 @@ from torch import Tensor, nn
 
 from reprl.analysis.attention.network import Network, kl
 from reprl.analysis.attention.scores import over_blocks
-from reprl.analysis.attention.views import View, look, make_view, pixel_maps
+from reprl.analysis.attention.views import Attribution, look, make_view, pixel_maps
+from reprl.analysis.stats import estimate, mean
+from reprl.envs.protocol import VariantSpec
+from reprl.envs.vector import make_vec_env
+from reprl.evaluation.play_loop import PlayLoop
+from reprl.policy import State, sample_actions
 from reprl.rng import numpy_stream, torch_stream
 
 SHARES = tuple(np.linspace(0, 1, 11).round(2).tolist()) + (0.01, 0.02, 0.05)
 ORDERS = ("attention", "random", "shifted")
+CONDITIONS = ("intact", "attended removed", "random removed", "attended only", "random only")
 
 
 def typical_picture(observations: np.ndarray) -> np.ndarray:
@@ -71,10 +79,11 @@ def policy_curves(
     *,
     filling: np.ndarray | None = None,
     seed: int = 0,
+    state: State = (),
 ) -> dict[tuple[str, str], np.ndarray]:
     """KL(pi(I) || pi(I')) at every share of pixels: (test, order) -> (N, len(SHARES)) sorted."""
     filling = typical_picture(observations) if filling is None else filling
-    clean = _logits(network, observations)
+    clean = _logits(network, observations, state)
     shares = sorted(SHARES)
     curves = {}
     for name in ORDERS:
@@ -83,7 +92,7 @@ def policy_curves(
             found = []
             for share in shares:
                 changed = replaced(observations, order, share, filling, keep=test == "insertion")
-                found.append(kl(clean, _logits(network, changed)))
+                found.append(kl(clean, _logits(network, changed, state)))
             curves[test, name] = torch.stack(found, dim=1).numpy()
     return curves
 
@@ -129,17 +138,20 @@ def _redraw(layer: nn.Module, stream: torch.Generator) -> None:
         parameter.copy_(parameter.flatten()[places].view_as(parameter))
 
 
-def sanity_check(view: View, observations: np.ndarray, seed: int = 0) -> pd.DataFrame:
+def sanity_check(
+    view: Attribution, observations: np.ndarray, seed: int = 0, state: State = ()
+) -> pd.DataFrame:
     """Similarity of maps to those of the trained network as its layers are randomised.
 
-    A map that looks the same whatever the weights shows the picture, not the agent.
+    A map that looks the same whatever the weights shows the picture, not the agent. What an agent
+    with a memory carried is the trained one's throughout.
     """
     size = view.network.shape[1:]
-    trained = pixel_maps(view, look(view, observations), size)
+    trained = pixel_maps(view, look(view, observations, state), size)
     rows = []
     for name, network in randomised(view.network, seed):
         other = make_view(network, view.name)
-        maps = pixel_maps(other, look(other, observations), size)
+        maps = pixel_maps(other, look(other, observations, state), size)
         rows.append((name, similarity(trained, maps)))
     return pd.DataFrame(rows, columns=["randomised_up_to", "similarity"])
 
@@ -154,9 +166,89 @@ def similarity(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @torch.no_grad()
-def _logits(network: Network, observations: np.ndarray) -> Tensor:
-    parts = [
-        network(network.images(observations[i : i + 256])).cpu()
-        for i in range(0, len(observations), 256)
-    ]
+def _logits(network: Network, observations: np.ndarray, state: State) -> Tensor:
+    parts = []
+    for i in range(0, len(observations), 256):
+        some = slice(i, i + 256)
+        images = network.images(observations[some])
+        parts.append(network(images, *(part[some] for part in state)).cpu())
     return torch.cat(parts)
+
+
+# -- on return: whole games with the attended pixels taken away, or alone --------------------------
+
+
+def masked_returns(
+    view: Attribution,
+    variant: VariantSpec,
+    filling: np.ndarray,
+    *,
+    share: float = 0.05,
+    games: int = 8,
+    seed: int = 0,
+    max_steps: int = 2000,
+    conditions: Sequence[str] = CONDITIONS,
+    settings: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Mean score per condition with an interval over games; `share` of the pixels is meant.
+
+    Game i is the same in all conditions, and its actions come from the same stream. A game that
+    lasts longer than `max_steps` counts with the points it has.
+    """
+    rows = []
+    for condition in conditions:
+        scores = _masked_scores(
+            view, variant, filling, condition, share, games, seed, max_steps, settings
+        )
+        found = estimate(mean, scores)
+        rows.append((condition, share, found.value, found.low, found.high, games))
+    names = ["condition", "share", "score", "low", "high", "n_games"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _masked_scores(
+    view: Attribution,
+    variant: VariantSpec,
+    filling: np.ndarray,
+    condition: str,
+    share: float,
+    games: int,
+    seed: int,
+    max_steps: int,
+    settings: Mapping[str, Any] | None,
+) -> np.ndarray:
+    streams = [numpy_stream(seed, "attention", "masked play", i) for i in range(games)]
+    scores, playing = np.zeros(games), np.ones(games, dtype=bool)
+    env = make_vec_env(
+        variant, n_envs=games, **{**(settings or {}), "training": False, "seed": seed}
+    )
+    try:
+        loop = PlayLoop(env, view.network)
+        for step in range(max_steps):
+            seen = loop.observations
+            if condition != "intact":
+                seen = _changed(view, loop, filling, condition, share, seed + step)
+            chances = loop.outputs(seen).probs
+            actions = sample_actions(chances, np.array([s.random() for s in streams]))
+            _, dones, infos = loop.step(np.where(playing, actions, -1))
+            scores += [info["raw_reward"] * on for info, on in zip(infos, playing, strict=True)]
+            playing &= ~dones
+            if not playing.any():
+                break
+    finally:
+        env.close()
+    return scores
+
+
+def _changed(
+    view: Attribution, loop: PlayLoop, filling: np.ndarray, condition: str, share: float, seed: int
+) -> np.ndarray:
+    """The moment's pictures without the attended pixels, or with only those."""
+    observations = loop.observations
+    name = "random" if condition.startswith("random") else "attention"
+    if name == "random":
+        maps = np.zeros((len(observations), *view.network.shape[1:]), np.float32)
+    else:
+        maps = pixel_maps(view, look(view, observations, loop.state), view.network.shape[1:])
+    order = pixel_order(maps, name, seed)
+    return replaced(observations, order, share, filling, keep=condition.endswith("only"))

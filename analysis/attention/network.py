@@ -1,37 +1,39 @@
-"""A trained policy as a plain function of images, which is how saliency and faithfulness see it."""
+"""A trained agent as a function of images, which is how saliency and faithfulness see it.
+
+What an agent with a memory carries into a moment is a further argument: the same pictures mean
+another action after another past.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
 from reprl.errors import UserError
-from reprl.policy import action_logits, state_values
+from reprl.policy import Outputs, PolicyPlayer, State, image_scale, player_of
 
 
 class Network(nn.Module):
-    """Images (B, C, H, W) in [0, 1] -> action logits (B, A); any SB3 actor-critic on images."""
+    """Images (B, C, H, W) in [0, 1] and the state -> scores of the actions (B, A), as logits."""
 
-    def __init__(self, policy: ActorCriticPolicy) -> None:
+    def __init__(self, player: PolicyPlayer) -> None:
         super().__init__()
-        space = policy.observation_space
+        space = player.policy.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
             raise UserError(f"attention maps need an agent that sees images, not {space}.")
-        if not isinstance(policy.action_space, spaces.Discrete):
+        if not isinstance(player.policy.action_space, spaces.Discrete):
             raise UserError("attention maps need an agent with discrete actions.")
-        self.policy = policy
-        # SB3 divides by 255 unless told that the images are floats already.
-        self.scale = 255.0 if policy.normalize_images else 1.0
+        self.player = player
+        self.policy = player.network
+        self.scale = image_scale(player.policy)
         self.shape: tuple[int, int, int] = (space.shape[0], space.shape[1], space.shape[2])
 
     @property
     def extractor(self) -> nn.Module:
         """What the action head reads: an Encoder, or SB3's own features extractor."""
-        shared = self.policy.share_features_extractor
-        return self.policy.features_extractor if shared else self.policy.pi_features_extractor
+        return self.player.extractor
 
     @property
     def device(self) -> torch.device:
@@ -41,21 +43,33 @@ class Network(nn.Module):
         """Observations (B, C, H, W) as the float images the network takes."""
         return torch.as_tensor(observations, device=self.device).float() / self.scale
 
-    def forward(self, images: Tensor) -> Tensor:
-        return action_logits(self.policy, images)
+    def forward(self, images: Tensor, *state: Tensor) -> Tensor:
+        return self.player.preferences(images, state)
 
-    def values(self, images: Tensor) -> Tensor:
-        """State values (B,)."""
-        return state_values(self.policy, images)
+    def initial_state(self, n: int) -> State:
+        """What the agent carries into n games that begin."""
+        return self.player.initial_state(n)
+
+    def outputs(
+        self, observations: np.ndarray, state: State, starts: np.ndarray | None = None
+    ) -> tuple[Outputs, State]:
+        """As the agent plays: action probabilities and values as arrays, and the next state."""
+        return self.player.outputs(observations, state, starts)
 
 
 def network_of(model: object) -> Network:
     """The network of an SB3 or reprl model, in evaluation mode and without gradients to keep."""
-    policy = getattr(model, "policy", None)
-    if not isinstance(policy, ActorCriticPolicy):
-        raise UserError("attention maps need an actor-critic agent, such as A2C or PPO.")
-    policy.set_training_mode(False)
-    return Network(policy)
+    name = type(model).__name__
+    if getattr(model, "policy", None) is None:
+        raise UserError(f"attention maps need a trained agent, and {name} has no policy.")
+    player = player_of(model)
+    if not isinstance(player, PolicyPlayer):
+        raise UserError(
+            f"attention maps need to know which network {name} plays with: derive its player from "
+            "reprl.policy.PolicyPlayer."
+        )
+    player.policy.set_training_mode(False)
+    return Network(player)
 
 
 def centred(logits: Tensor) -> Tensor:

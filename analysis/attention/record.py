@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reprl.analysis.attention.network import Network
-from reprl.analysis.attention.views import View, look, pixel_maps
+from reprl.analysis.attention.views import Attribution, look, pixel_maps
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import Game, no_script
 from reprl.envs.games import game as game_of
@@ -24,24 +23,26 @@ from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
+from reprl.evaluation.play_loop import PlayLoop
 from reprl.evaluation.variants import label
-from reprl.policy import sample_actions
+from reprl.policy import State, sample_actions
 from reprl.rng import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
-# environment, observations -> actions; its name tells recordings of different players apart
-Player = Callable[[GameVecEnv, np.ndarray], np.ndarray]
+# environment, observations -> actions; its name tells recordings of different ones apart
+Behaviour = Callable[[GameVecEnv, np.ndarray], np.ndarray]
 
 
 @dataclass
 class Recording:
     """N looks in the order they were taken; M of them are of the first environment."""
 
-    view: View
+    view: Attribution
     game: Game
     variant: str
-    player: str  # who chose the actions: "agent", or the name of a `Player`
+    player: str  # who chose the actions: "agent", or the name of a `Behaviour`
     observations: np.ndarray  # (N, C, H, W) uint8
+    state: State  # what the agent carried into each look, (N, ...); () without a memory
     cells: Tensor  # (N, 1, h, w), the view's attention
     objects: list[Objects] | None  # None: a game without ground truth
     blocks: np.ndarray  # (N,) which game a look is from
@@ -85,21 +86,25 @@ class _Log:
     def stacked(self, name: str) -> np.ndarray:
         return np.concatenate(self.rows[name])
 
+    def states(self, name: str) -> State:
+        return tuple(torch.cat(parts) for parts in zip(*self.rows[name], strict=True))
+
 
 def collect(
-    view: View,
+    view: Attribution,
     variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
     seed: int = 0,
     n_envs: int = 8,
-    player: Player | None = None,
+    player: Behaviour | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Recording:
     """Play `steps` agent steps in all and record every n-th (n = `view.every`).
 
     `player` chooses the actions, by default the agent itself, sampled; the scripted player
-    brings a weak agent to states it would never reach. `settings` go to `make_vec_env`.
+    brings a weak agent to states it would never reach. The agent watches all the same: what it
+    remembers is of these games. `settings` go to `make_vec_env`.
     """
     n_envs = max(1, min(n_envs, steps // view.every))
     chosen = {**(settings or {}), "training": False, "seed": seed}
@@ -109,8 +114,7 @@ def collect(
     try:
         if meant.effects:
             twin = make_vec_env(CLEAN, n_envs=1, **chosen)
-        own = player or sampled(view.network, seed)
-        log = _play(view, env, twin, own, rounds=-(-steps // n_envs))
+        log = _play(view, env, twin, player, seed, rounds=-(-steps // n_envs))
     finally:
         env.close()
         if twin is not None:
@@ -118,54 +122,70 @@ def collect(
     observations = log.stacked("observations")
     count = len(log.rows["observations"])
     same = twin is not None and all(log.rows["same"])
-    logits, values = _forward(view.network, observations)
+    state = log.states("state")
     return Recording(
         view=view,
         game=env.game,
         variant=label(meant),
         player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
-        cells=look(view, observations),
+        state=state,
+        cells=look(view, observations, state),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
         blocks=log.stacked("blocks"),
         times=log.stacked("times"),
-        probabilities=logits.softmax(dim=1).numpy(),
-        values=values.numpy(),
+        probabilities=log.stacked("probs"),
+        values=log.stacked("values"),
         film=np.arange(count) * n_envs,
         frames=np.stack(log.rows["frames"]),
         scores=np.array(log.rows["scores"]),
         clean_frames=np.stack(log.rows["clean_frames"]) if same else None,
-        clean_cells=look(view, np.stack(log.rows["clean_observations"])) if same else None,
+        clean_cells=look(view, log.stacked("clean_observations"), log.states("clean_state"))
+        if same
+        else None,
     )
 
 
 def _play(
-    view: View, env: GameVecEnv, twin: GameVecEnv | None, player: Player, rounds: int
+    view: Attribution,
+    env: GameVecEnv,
+    twin: GameVecEnv | None,
+    player: Behaviour | None,
+    seed: int,
+    rounds: int,
 ) -> _Log:
     log = _Log()
     n = env.num_envs
     truth, facts = env.game.has_truth, env.game.facts
-    observations, clean = env.reset(), twin.reset() if twin else None
+    # The agent's own actions have a stream of their own. Each view of a game has its own state.
+    stream = numpy_stream(seed, "attention", "actions")
+    loop = PlayLoop(env, view.network)
+    clean = None if twin is None else PlayLoop(twin, view.network)
     game, clock, score = np.zeros(n, int), np.zeros(n, int), 0.0
     lives: np.ndarray | None = None
     same = True
     for step in range(rounds):
         if step % view.every == 0:
-            log.add(observations=observations, blocks=np.arange(n) + n * game, times=clock.copy())
+            outputs = loop.outputs()
+            log.add(observations=loop.observations, state=loop.state)
+            log.add(probs=outputs.probs, values=outputs.values)
+            log.add(blocks=np.arange(n) + n * game, times=clock.copy())
             log.add(frames=env.frame(0), scores=score)
             if truth:
                 log.add(objects=env.objects())
             if twin is not None and clean is not None:
                 if truth:
                     same = same and facts(log.rows["objects"][-1][0]) == facts(twin.objects()[0])
-                log.add(clean_frames=twin.frame(0), clean_observations=clean[0], same=same)
-        actions = player(env, observations)
-        _, _, dones, infos = env.step(actions)
-        observations = env.observations()
+                log.add(clean_frames=twin.frame(0), same=same)
+                log.add(clean_observations=clean.observations, clean_state=clean.state)
+        if player is None:
+            actions = sample_actions(loop.outputs().probs, stream.random(n))
+        else:
+            actions = player(env, loop.observations)
+        _, dones, infos = loop.step(actions)
         left = np.array([info["lives"] for info in infos])
-        if twin is not None:
-            _, _, over, about = twin.step(actions[:1])
-            clean = twin.observations()
+        if clean is not None:
+            _, over, about = clean.step(actions[:1])
             moved = (infos[0]["raw_reward"], dones[0]) == (about[0]["raw_reward"], over[0])
             same = same and moved
         clock += 1 if lives is None else 1 + LIFE_GAP * (left < lives)
@@ -175,31 +195,7 @@ def _play(
     return log
 
 
-@torch.no_grad()
-def _forward(network: Network, observations: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Logits (N, A) and values (N,) of observations, some at a time."""
-    logits, values = [], []
-    for start in range(0, len(observations), 256):
-        images = network.images(observations[start : start + 256])
-        logits.append(network(images).cpu())
-        values.append(network.values(images).cpu())
-    if not all(torch.isfinite(part).all() for part in logits):
-        raise UserError("the policy's action probabilities are no numbers: this agent diverged.")
-    return torch.cat(logits), torch.cat(values)
-
-
-def sampled(network: Network, seed: int) -> Player:
-    """The agent itself, its actions drawn from a stream of their own."""
-    stream = numpy_stream(seed, "attention", "actions")
-
-    def act(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
-        chances = _forward(network, observations)[0].softmax(dim=1).double().numpy()
-        return sample_actions(chances, stream.random(len(observations)))
-
-    return act
-
-
-def uniform(seed: int) -> Player:
+def uniform(seed: int) -> Behaviour:
     """Random play."""
     stream = numpy_stream(seed, "attention", "actions")
 
@@ -209,7 +205,7 @@ def uniform(seed: int) -> Player:
     return random
 
 
-def scripted(seed: int, game: str = DEFAULT_GAME) -> Player:
+def scripted(seed: int, game: str = DEFAULT_GAME) -> Behaviour:
     """The game's scripted agent, which reads its objects."""
     script = game_of(game).scripted
     if script is None:

@@ -22,21 +22,21 @@ from torch import Tensor
 from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
+    masked_returns,
     policy_curves,
     sanity_check,
     typical_picture,
 )
 from reprl.analysis.attention.lag import object_lag
-from reprl.analysis.attention.masked_play import masked_returns
 from reprl.analysis.attention.pictures import contact_sheet, write_picture, write_video
-from reprl.analysis.attention.record import Player, Recording, collect
+from reprl.analysis.attention.record import Behaviour, Recording, collect
 from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relative
 from reprl.analysis.attention.trend import write_trend
-from reprl.analysis.attention.views import MaskView, View
+from reprl.analysis.attention.views import Attribution, MaskView
 from reprl.disk import write_atomically
 from reprl.envs.protocol import VariantSpec
 from reprl.naming import file_name
-from reprl.schema import CLEAN, FAITHFULNESS, SCORES, Table
+from reprl.schema import CLEAN, FAITHFULNESS, SCORES, TableSchema
 from reprl.tables import Unreadable, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
@@ -60,13 +60,13 @@ class Study:
 
 
 def study(
-    view: View,
+    view: Attribution,
     variant: VariantSpec = CLEAN,
     *,
     steps: int = 1000,
     seed: int = 0,
     n_envs: int = 8,
-    player: Player | None = None,
+    player: Behaviour | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Study:
     """Play, look and score."""
@@ -145,14 +145,22 @@ def measure_faithfulness(
     filling = typical_picture(observations)
     some = _spread(len(observations), FAITHFUL_LOOKS)
     maps = recording.maps()[some]
-    curves = policy_curves(view.network, observations[some], maps, filling=filling, seed=seed)
+    curves = policy_curves(
+        view.network,
+        observations[some],
+        maps,
+        filling=filling,
+        seed=seed,
+        state=tuple(part[some] for part in recording.state),
+    )
     areas = curve_table(curves, recording.blocks[some]).rename(
         columns={"order": "condition", "area": "value"}
     )
     returns = masked_returns(view, variant, filling, games=games, seed=seed, settings=settings)
     returns = returns.rename(columns={"score": "value"}).assign(test="return")
     few = _spread(len(observations), SANITY_LOOKS)
-    sanity = sanity_check(view, observations[few], seed).rename(
+    past = tuple(part[few] for part in recording.state)
+    sanity = sanity_check(view, observations[few], seed, past).rename(
         columns={"randomised_up_to": "condition", "similarity": "value"}
     )
     found.faithfulness = pd.concat(
@@ -197,7 +205,7 @@ def study_name(variant: str) -> str:
     return file_name(variant, other="_")
 
 
-def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: Table) -> None:
+def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: TableSchema) -> None:
     """Add rows to a table, in place of earlier ones that were measured in the same way."""
     named = rows.copy()
     for position, (key, value) in enumerate(columns.items()):

@@ -18,12 +18,17 @@ from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from PIL import Image
 
 from reprl.analysis.attention.heat import LEVELS, RATIO_STEPS
 from reprl.analysis.attention.network import network_of
-from reprl.analysis.attention.views import View, make_view, pixel_maps
+from reprl.analysis.attention.views import (
+    Attribution,
+    even_maps,
+    look,
+    make_view,
+    pixel_maps,
+)
 from reprl.disk import write_atomically
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN
@@ -34,7 +39,7 @@ from reprl.evaluation.players import ModelAgent, Task
 from reprl.evaluation.twin import jensen_shannon
 from reprl.evaluation.variants import label
 from reprl.game_seeds import whose_games
-from reprl.policy import sample_actions
+from reprl.policy import State, sample_actions
 
 FOLDER = "evaluation/film"
 ABOUT = "film.json"
@@ -98,14 +103,15 @@ def record_film(
             observations = env.reset()
             state = agent.player.initial_state(env.num_envs)
             while not over and len(rows) < steps:
-                outputs, state = agent.player.outputs(observations, state)
+                outputs, following = agent.player.outputs(observations, state)
                 clean = outputs.probs[:1]
                 draw = np.array([uniforms.random()])
                 greedy = agent.deterministic
                 action = clean.argmax(axis=1) if greedy else sample_actions(clean, draw)
                 row = {"frames": env.frames(), "probs": outputs.probs, "values": outputs.values}
                 row |= {"chosen": int(action[0]), "scores": score, "games": episode}
-                row["maps"] = None if view is None else _ratios(view, observations)
+                row["maps"] = None if view is None else _ratios(view, observations, state)
+                state = following
                 row["truth"] = _middle(env.objects()[0].boxes.get(tracked)) if tracked else None
                 rows.append(row)
                 _, _, dones, infos = env.step(np.repeat(action, env.num_envs))
@@ -126,24 +132,20 @@ def record_film(
     )
 
 
-def _view(model: Any) -> View | None:
-    """The agent's mask, or its gradient; None for agents whose network is no plain function."""
-    if hasattr(model, "player") and model.player().initial_state(1):
-        return None  # what it sees depends on what it remembers
+def _view(model: Any) -> Attribution | None:
+    """The agent's mask, or its gradient; None for agents that have neither."""
     try:
         return make_view(network_of(model))
     except UserError:
         return None
 
 
-def _ratios(view: View, observations: np.ndarray) -> np.ndarray:
+def _ratios(view: Attribution, observations: np.ndarray, state: State) -> np.ndarray:
     """Attention (V, h, w) as a multiple of what an even map of the same mass has there."""
-    cells = view.cells(view.network.images(observations)).detach().cpu()
+    cells = look(view, observations, state)
     size = view.network.shape[1:]
-    even = torch.ones_like(cells) * cells.mean(dim=(2, 3), keepdim=True)
-    maps, flat = (pixel_maps(view, c, size) for c in (cells, even))
     grid = tuple(min(GRID, side) for side in size[::-1])  # cv2 counts width first
-    ratio = maps / np.maximum(flat, 1e-12)
+    ratio = pixel_maps(view, cells, size) / even_maps(view, cells, size)
     return np.stack([cv2.resize(one, grid, interpolation=cv2.INTER_AREA) for one in ratio])
 
 

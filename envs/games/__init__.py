@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from reprl import trust
+from reprl.components import described, imported
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
 from reprl.envs.machine import emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
-from reprl.user_code import described, imported
 
 __all__ = [
     "Game",

@@ -15,7 +15,7 @@ import numpy as np
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
 from reprl.rng import numpy_stream
-from reprl.settings import SKILL
+from reprl.settings import SCORE_SCALE, SKILL
 from reprl.validation import choice
 
 
@@ -194,6 +194,7 @@ class Game:
                 )
         if self.tracked is not None and self.tracked not in self.classes:
             raise unknown(f"tracked object of game '{self.cartridge}'", self.tracked, self.classes)
+        SCORE_SCALE.checked(f"game '{self.cartridge}': score_scale", self.score_scale)
         if self.objects is None and (self.classes or self.scripted):
             raise UserError(
                 f"game '{self.cartridge}': classes and scripted need objects, the function that "

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from reprl import trust
+from reprl.components import described, imported
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.settings import SEVERITY
-from reprl.user_code import described, imported
 
 _STRENGTH = re.compile(r"@[\d.e-]+(?=\+|$)")  # in the name of a composition
 

@@ -21,13 +21,13 @@ from typing import Any
 import ale_py
 import numpy as np
 
+from reprl.components import described
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import Game, known_games
 from reprl.envs.games import game as game_of
-from reprl.envs.machine import Machine, emulator, games
+from reprl.envs.machine import AleMachine, emulator, games
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
-from reprl.user_code import described
 
 _tried: set[tuple[str, str]] = set()  # games with the effects that were found for them
 _READABLE = re.compile(r"[\w.=\[\] -]{1,60}")  # without what separates variants, or folders
@@ -302,7 +302,7 @@ def _require_plain(variant: Variant) -> None:
 
 def _show(effect: Effect, ale: ale_py.ALEInterface, game: Game) -> object:
     """One frame of a game under an effect; returns what its draw() returned."""
-    machine = Machine(ale)
+    machine = AleMachine(ale)
     effect.reset(np.random.default_rng(0))
     effect.before_frame(machine)
     ale.act(0)

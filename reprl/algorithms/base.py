@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from reprl.algorithms.diagnostics import MaskMonitor
 from reprl.checkpoint.construction import called_with
 from reprl.checkpoint.serialization import encode
-from reprl.checkpoint.state import Captured, Stored, capture, restore, take_spaces
+from reprl.checkpoint.state import Captured, Restorable, capture, restore, take_spaces
+from reprl.components import Specs
 from reprl.errors import UserError
 from reprl.policy import Player, policy_player
-from reprl.specs import Specs
 
 
 class Timings(dict[str, float]):
@@ -141,7 +141,7 @@ class Algorithm(BaseAlgorithm):
         """Everything for a bit-exact continuation; only between two updates."""
         return capture(self)
 
-    def restore(self, captured: Stored) -> None:
+    def restore(self, captured: Restorable) -> None:
         """Continue where a capture was taken; then learn(remaining, reset_num_timesteps=False)."""
         restore(self, captured)
 
@@ -197,6 +197,7 @@ class TimedEnv:
     def step(self, actions: np.ndarray) -> Any:
         # Not sooner: at on_rollout_start a callback may still capture the model.
         self._algorithm._phase = "collecting"
+        self._algorithm.rollout_buffer.look(self._env)  # type: ignore[attr-defined]
         began = perf_counter()
         result = self._env.step(actions)
         self.seconds += perf_counter() - began

@@ -285,6 +285,7 @@ def collect(
         actions = chosen.squeeze(1).cpu().numpy()
         actions = actions if execute is None else execute(actions)
         algorithm._phase = "collecting"  # type: ignore[attr-defined]
+        memory.look(env)
         began = perf_counter()
         new_obs, rewards, dones, infos = env.step(actions)
         seconds += perf_counter() - began

@@ -29,7 +29,8 @@ class Chunk:
     frames (lead + T, n, H, W) uint8: row lead + t is the newest frame of step t, the rows before
     it are what the first stacks look back to. probs (T, n, A) float32 of the expert; actions
     (T, n) int64 as played; rewards, returns (T, n) float32; age (T, n) int64: steps since the
-    episode began; episode (T, n) int64: a number for each episode of an environment.
+    episode began; episode (T, n) int64: a number for each episode of an environment; boxes
+    (T, n, K, 4) float32 where a loss needs them.
     """
 
     def __init__(
@@ -129,6 +130,8 @@ class Demonstrations(RolloutMemory):
             "age": self.ages,
             "episode": self.episodes,
         }
+        if self.wants_boxes:
+            arrays["boxes"] = np.stack(self.boxes)
         chunk = Chunk(self.clock - self.buffer_size, arrays)
         for t in range(self.buffer_size):
             for env in range(self.n_envs):
@@ -185,7 +188,11 @@ class Demonstrations(RolloutMemory):
             "env_index": self.env_of(index),
             "time_index": self.time_of(index),
             "at": lambda offset: self.at(index, offset),
+            **self.boxes_of(index),
         }
+
+    def boxes_of(self, index: np.ndarray) -> dict[str, Tensor]:
+        return {"boxes": self._gather("boxes", *self._find(index)[:3])} if self.wants_boxes else {}
 
     def _gather(self, name: str, index: np.ndarray, t: np.ndarray, env: np.ndarray) -> Tensor:
         rows = [self.chunks[c][name][s, e] for c, s, e in zip(index, t, env, strict=True)]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
 from reprl.encoders.masks import Mask
-from reprl.mask_states import LABELS, is_open
+from reprl.schema import LABELS, is_open
 
 
 def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:

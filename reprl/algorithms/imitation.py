@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from time import perf_counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -267,14 +266,9 @@ class Imitation(OnPolicy, Supervised):
 
     # -- the two halves of an iteration ---------------------------------------------------------
 
-    def collect_rollouts(
-        self,
-        env: VecEnv,
-        callback: BaseCallback,
-        rollout_buffer: RolloutBuffer,
-        n_rollout_steps: int,
-    ) -> bool:
-        began = perf_counter()
+    def _collect(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int
+    ) -> tuple[bool, float]:
         assert isinstance(rollout_buffer, Demonstrations)
         self._labels, self._agreed = [], []
         done, seconds = collect(self, self._actor, env, callback, rollout_buffer, self._executed)
@@ -285,10 +279,7 @@ class Imitation(OnPolicy, Supervised):
             self.logger.record("imitation/samples", rollout_buffer.samples)
         else:
             self._last_obs = None  # the next rollout begins new games: a stream has no holes
-        self._phase = "collected" if done else "ready"
-        self.timings.add("env", seconds)
-        self.timings.add("forward", perf_counter() - began - seconds)
-        return done
+        return done, seconds
 
     def _executed(self, actions: np.ndarray) -> np.ndarray:
         """The actions (n_envs,) that are played where the learner has drawn these; labels all."""

@@ -42,12 +42,14 @@ from reprl.algorithms.update import Losses, MinibatchLoss, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
+from reprl.components import Auxiliary, Specs, agent_specs
 from reprl.encoders.base import Encoder
+from reprl.envs.games import game as game_of
+from reprl.envs.games import no_truth
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
 from reprl.settings import CLASSES, MODES
-from reprl.specs import Auxiliary, Specs, resolve
 from reprl.validation import checker, choice
 
 OPTIMIZERS = {
@@ -102,7 +104,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         check("optimizer", optimizer)
         check("weight_decay", weight_decay)
         check("instrument_every", instrument_every)
-        self.specs: Specs = resolve(
+        self.specs: Specs = agent_specs(
             encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
         )
         self.mode = mode
@@ -172,6 +174,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         if self.env is not None:  # a model that only predicts may have been trained so
             self.losses.require_views()
         self.auxiliary = self.losses.modules
+        self.rollout_buffer.wants_boxes = self.losses.needs("boxes")
+        if self.rollout_buffer.wants_boxes and self.env is not None:
+            require_truth(self.env)
         if self.mode == "fast":
             self.losses.layout = torch.channels_last
         if self.weight_decay:
@@ -298,23 +303,28 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         n_rollout_steps: int,
     ) -> bool:
         began = perf_counter()
-        if self.network is not None:
-            assert isinstance(rollout_buffer, FrameMemory)
-            done, seconds = collect(self, self.network, env, callback, rollout_buffer)
-        else:
-            timed = TimedEnv(env, self)
-            done = super().collect_rollouts(timed, callback, rollout_buffer, n_rollout_steps)  # type: ignore[arg-type]
-            seconds = timed.seconds
-            if done:
-                assert isinstance(self._last_obs, np.ndarray)
-                assert self._last_episode_starts is not None
-                self.rollout_buffer.finish(
-                    self._last_obs, self._last_episode_starts, np.stack(timed.rewards)
-                )
+        done, seconds = self._collect(env, callback, rollout_buffer, n_rollout_steps)
         self._phase = "collected" if done else "ready"
         self.timings.add("env", seconds)
         self.timings.add("forward", perf_counter() - began - seconds)
         return done
+
+    def _collect(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int
+    ) -> tuple[bool, float]:
+        """Fill the buffer; whether no callback stopped it, and the seconds spent in the games."""
+        if self.network is not None:
+            assert isinstance(rollout_buffer, FrameMemory)
+            return collect(self, self.network, env, callback, rollout_buffer)
+        timed = TimedEnv(env, self)
+        done = super().collect_rollouts(timed, callback, rollout_buffer, n_steps)  # type: ignore[arg-type]
+        if done:
+            assert isinstance(self._last_obs, np.ndarray)
+            assert self._last_episode_starts is not None
+            self.rollout_buffer.finish(
+                self._last_obs, self._last_episode_starts, np.stack(timed.rewards)
+            )
+        return done, timed.seconds
 
     def _begin_update(self) -> None:
         """Set what stays the same over an update's minibatches."""
@@ -461,6 +471,18 @@ class UpdateMetrics:
         """The magnitude of each weighted term: auxiliary ones first, the entropy last."""
         last = dict(sorted(self.own_weights.items(), key=lambda item: item[0] == "entropy"))
         return {name: abs(w * means[name]) for name, w in (weights | last).items()}
+
+
+def require_truth(env: Any) -> None:
+    """Refuse a loss that is taught by truth where the environment knows none."""
+    name = getattr(getattr(env, "settings", None), "game", None)
+    if name is None or not hasattr(env, "objects"):
+        raise UserError(
+            "an auxiliary loss needs boxes, the truth of where objects are: only reprl's games "
+            "know it."
+        )
+    if not game_of(name).has_truth:
+        raise UserError(no_truth("an auxiliary loss that needs boxes", name))
 
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:

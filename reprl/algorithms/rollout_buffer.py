@@ -14,6 +14,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from torch import Tensor
 
 from reprl.auxiliary.losses import require_reach
+from reprl.envs.objects import edges
 
 
 class Minibatch(NamedTuple):
@@ -38,6 +39,24 @@ class RolloutMemory(RolloutBuffer):
     last_observations: np.ndarray | None = None  # (n_envs, ...)
     # (T, n_envs): SB3 adds the value beyond a time limit to the reward it trains on
     raw_rewards: np.ndarray | None = None
+    wants_boxes: bool = False  # a loss needs the truth of every step
+    boxes: list[np.ndarray]  # (n_envs, K, 4) each, of the rollout so far
+
+    def look(self, env: Any) -> None:
+        """Before a step: note where everything is in the observations, if a loss needs that."""
+        if not self.wants_boxes:
+            return
+        if not self.pos:
+            self.boxes = []
+        height, width = self.obs_shape[-2:]
+        self.boxes.append(edges(env.objects(), (height, width)))
+
+    def boxes_of(self, index: np.ndarray) -> dict[str, Tensor]:
+        """The boxes (B, K, 4) of samples, as a field of a batch; none where none are wanted."""
+        if not self.wants_boxes:
+            return {}
+        steps = np.stack(self.boxes)  # (T, n_envs, K, 4)
+        return {"boxes": self.to_torch(steps[index % self.buffer_size, index // self.buffer_size])}
 
     def reset(self) -> None:
         if getattr(self, "pos", 0):
@@ -75,6 +94,7 @@ class RolloutMemory(RolloutBuffer):
             "env_index": self.to_torch(index // self.buffer_size),
             "time_index": self.to_torch(index % self.buffer_size),
             "at": lambda offset: self.at(index, offset),
+            **self.boxes_of(index),
         }
 
     # -- neighbours ---------------------------------------------------------------------------

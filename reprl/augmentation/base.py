@@ -32,6 +32,7 @@ class Augmentation(nn.Module):
     """
 
     mirrors: bool = False  # may exchange left and right, so that actions must follow
+    moves: bool = True  # may move what is in the picture, so that places in it must follow
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         """Augment (B, stack, H, W) uint8: own draw per sample, the same for its frames."""

@@ -35,6 +35,7 @@ class Compose(Augmentation):
         super().__init__()
         self.steps = _parts("Compose", steps)
         self.mirrors = any(step.mirrors for step in self.steps)
+        self.moves = any(step.moves for step in self.steps)
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         view = View(observations)
@@ -52,6 +53,7 @@ class Choice(Augmentation):
         super().__init__()
         self.options = _parts("Choice", options)
         self.mirrors = any(option.mirrors for option in self.options)
+        self.moves = any(option.moves for option in self.options)
 
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         batch = len(observations)

@@ -15,6 +15,8 @@ from reprl.validation import checker
 class Cutout(PictureChange):
     """Draw a random number of boxes wholly inside the picture, later ones over earlier ones."""
 
+    moves = False
+
     def __init__(
         self,
         *,

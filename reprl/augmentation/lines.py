@@ -19,6 +19,8 @@ DIRECTIONS = {"straight": (0, 2), "diagonal": (1, 3), "both": (0, 1, 2, 3), "any
 class Lines(PictureChange):
     """Draw a random number of strokes around random points, cut off at the picture's border."""
 
+    moves = False
+
     def __init__(
         self,
         *,

@@ -16,6 +16,8 @@ from reprl.validation import checker
 class Intensity(PictureChange):
     """Multiply all gray levels by 1 + strength * normal draw, cut off at two deviations (DrQ)."""
 
+    moves = False
+
     def __init__(self, *, strength: float = 0.1, probability: float = 1.0) -> None:
         super().__init__(probability=probability)
         self.strength = checker(CLASSES["Intensity"], self)("strength", strength)
@@ -30,6 +32,8 @@ class Intensity(PictureChange):
 
 class Noise(PictureChange):
     """Add normal noise of `deviation` gray levels to each pixel, the same in all frames."""
+
+    moves = False
 
     def __init__(self, *, deviation: float = 8.0, probability: float = 1.0) -> None:
         super().__init__(probability=probability)
@@ -46,6 +50,8 @@ class Noise(PictureChange):
 
 class Blur(PictureChange):
     """Gaussian blur with a random width in pixels."""
+
+    moves = False
 
     def __init__(self, *, sigma: Sequence[float] = (0.1, 1.5), probability: float = 1.0) -> None:
         super().__init__(probability=probability)

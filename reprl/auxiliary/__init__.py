@@ -6,6 +6,7 @@ from reprl.auxiliary.decoder import Decoder
 from reprl.auxiliary.drac import DrAC
 from reprl.auxiliary.mask_entropy import MaskEntropy
 from reprl.auxiliary.motion_target import MotionTarget
+from reprl.auxiliary.object_target import ObjectTarget
 from reprl.auxiliary.prediction import RewardPrediction, ValuePrediction
 from reprl.auxiliary.reconstruction import Reconstruction
 from reprl.auxiliary.regularization import Regularization
@@ -25,6 +26,7 @@ __all__ = [
     "DrAC",
     "MaskEntropy",
     "MotionTarget",
+    "ObjectTarget",
     "Reconstruction",
     "Regularization",
     "Representation",

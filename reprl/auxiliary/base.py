@@ -30,7 +30,7 @@ Neighbours = Callable[[int], tuple[Tensor, Tensor]]
 OPTIONAL = frozenset(
     {
         *("rewards", "returns", "advantages", "episode_starts", "env_index", "time_index"),
-        *("log_probs", "values", "at"),
+        *("log_probs", "values", "at", "boxes"),
     }
 )
 
@@ -63,6 +63,9 @@ class Batch:
     # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
     # neighbour lies outside the buffer or across an episode end; such rows are the sample itself.
     # Neighbours are never augmented.
+    # (B, K, 4) float32: left, top, right, bottom of each object in the newest frame, in pixels of
+    # the observation; NaN while it is not on the screen. Only where a loss needs it: it is truth.
+    boxes: Tensor = None  # type: ignore[assignment]
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
     wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
     layout: torch.memory_format = torch.contiguous_format  # of images(); fast mode has its own

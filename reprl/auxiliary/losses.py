@@ -20,6 +20,7 @@ from reprl import components
 from reprl.augmentation.base import Augmentation, View, stateless
 from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
+from reprl.components import Specs
 from reprl.encoders.base import Encoder
 from reprl.encoders.hard import streams
 from reprl.envs.games.base import mirrored
@@ -27,7 +28,6 @@ from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.rng import ModuleStream, stream_seed, torch_stream
 from reprl.schedules import Schedule, schedule
-from reprl.specs import Specs
 
 # an update's own numbers, which share a log with the terms
 RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")
@@ -121,6 +121,10 @@ class AuxiliaryLosses:
                     f"auxiliary '{name}' needs {', '.join(missing)} of a minibatch, which this "
                     f"algorithm does not supply (it has {', '.join(sorted(supplies)) or 'none'})."
                 )
+
+    def needs(self, name: str) -> bool:
+        """Whether a loss reads a field of OPTIONAL."""
+        return any(name in loss.needs for loss in self.terms.each())
 
     @property
     def encoder(self) -> Encoder:
@@ -268,6 +272,9 @@ class AuxiliaryLosses:
         fields: dict[str, Any] = {"rewards": zeros, "returns": zeros, "advantages": zeros, "at": at}
         fields |= {"episode_starts": zeros.bool(), "env_index": place, "time_index": place}
         fields |= {"log_probs": output.log_probs, "values": output.values}
+        fields["boxes"] = torch.tensor([2.0, 3.0, 5.0, 7.0], device=zeros.device).expand(
+            len(actions), 1, 4
+        )
         return DryBatch(
             observations=observations,
             actions=actions,

@@ -25,6 +25,8 @@ NAMELESS = (
 class Unchanged(Augmentation):
     """The picture as it is."""
 
+    moves = False
+
     def forward(self, observations: Tensor, generator: torch.Generator) -> View:
         return View(observations)
 

@@ -13,9 +13,9 @@ from reprl.checkpoint.files import steps
 if TYPE_CHECKING:
     from reprl.checkpoint.storage import (
         FILES,
-        PARTS,
+        SECTIONS,
         Damaged,
-        Stored,
+        StoredCheckpoint,
         load,
         read,
         require_same_shapes,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILES",
-    "PARTS",
+    "SECTIONS",
     "Damaged",
-    "Stored",
+    "StoredCheckpoint",
     "load",
     "read",
     "require_same_shapes",

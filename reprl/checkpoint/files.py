@@ -14,6 +14,7 @@ from reprl import guard
 from reprl.errors import UserError
 
 OURS = re.compile(r"\.\d{12,}\.(draft|old|trash)")  # names we give to what is half done
+LONGEST_STEP = 18  # digits: what a step, and a 64-bit number, can have
 OLD = ".old"  # ends the name of a checkpoint that is being replaced
 
 
@@ -24,7 +25,11 @@ def path_of(folder: str | Path, step: int) -> Path:
 
 def steps(folder: str | Path) -> list[int]:
     """The steps of a run's checkpoints, oldest first, whole or damaged."""
-    found = [p for p in (Path(folder) / "checkpoints").glob("[0-9]*") if p.name.isdecimal()]
+    found = [
+        p
+        for p in (Path(folder) / "checkpoints").glob("[0-9]*")
+        if p.name.isdecimal() and len(p.name) <= LONGEST_STEP
+    ]
     return sorted(int(p.name) for p in found if p == path_of(folder, int(p.name)) and p.is_dir())
 
 

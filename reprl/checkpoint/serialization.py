@@ -12,9 +12,9 @@ from gymnasium import spaces
 from torch import nn
 
 from reprl import trust
+from reprl.components import described, imported
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
-from reprl.user_code import described, imported
 
 # arguments that may be functions of the remaining progress; all others name classes at most
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "ent_coef", "vf_coef")

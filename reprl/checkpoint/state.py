@@ -43,7 +43,7 @@ class Captured:
     meta: dict[str, Any]
 
 
-class Stored(Protocol):
+class Restorable(Protocol):
     """A capture read back from anywhere."""
 
     parameters: dict[str, Tensor]
@@ -94,7 +94,7 @@ def capture(model: Algorithm) -> Captured:
     return Captured(_parameters(model), optimizer, state, meta)
 
 
-def restore(model: Algorithm, captured: Stored) -> None:
+def restore(model: Algorithm, captured: Restorable) -> None:
     """Put a capture into a model of the same settings.
 
     Without an environment the model only predicts, and the process keeps its random streams.
@@ -103,7 +103,7 @@ def restore(model: Algorithm, captured: Stored) -> None:
         _restore(model, captured)
 
 
-def _restore(model: Algorithm, captured: Stored) -> None:
+def _restore(model: Algorithm, captured: Restorable) -> None:
     meta, state = captured.meta, captured.state
     _require_same(model, meta)
     _load_parameters(model, captured.parameters)

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 FORMAT = 1
-PARTS = ("parameters", "optimizer", "state")
-FILES = (*(f"{part}.safetensors" for part in PARTS), "state.json")
+SECTIONS = ("parameters", "optimizer", "state")
+FILES = (*(f"{part}.safetensors" for part in SECTIONS), "state.json")
 
 
 @dataclass
-class Stored:
+class StoredCheckpoint:
     """A checkpoint read back: what `model.restore` takes, and what the training loop kept."""
 
     parameters: dict[str, Tensor]
@@ -89,7 +89,7 @@ def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) ->
     """Write every part of a checkpoint and the manifest of their hashes."""
     layouts: dict[str, dict[str, list[int]]] = {}
     hashes: dict[str, str] = {}
-    for part in PARTS:
+    for part in SECTIONS:
         flat, layouts[part] = _flatten(getattr(captured, part))
         hashes[f"{part}.safetensors"] = _write(
             draft / f"{part}.safetensors", tensors_to_bytes(flat)
@@ -131,7 +131,7 @@ def load(
     return model
 
 
-def read(folder: str | Path, step: int | None = None) -> Stored:
+def read(folder: str | Path, step: int | None = None) -> StoredCheckpoint:
     """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
     found = candidates(Path(folder), step)
     for position, path in enumerate(found):
@@ -161,7 +161,7 @@ def verify(path: Path) -> dict[str, str]:
     return found
 
 
-def require_same_shapes(model: BaseAlgorithm, stored: Stored) -> None:
+def require_same_shapes(model: BaseAlgorithm, stored: StoredCheckpoint) -> None:
     """Refuse a checkpoint of another architecture, naming the first parameter that differs."""
     ours = {name: tuple(t.shape) for name, t in model.capture().parameters.items()}  # type: ignore[attr-defined]
     theirs = {name: tuple(t.shape) for name, t in stored.parameters.items()}
@@ -194,7 +194,7 @@ class _Record(dict[str, Any]):
         )
 
 
-def _read(path: Path) -> Stored:
+def _read(path: Path) -> StoredCheckpoint:
     manifest = _manifest(path)
     data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
     record = _Record(json.loads(data["state.json"]), path)
@@ -203,9 +203,11 @@ def _read(path: Path) -> Stored:
         meta["extras"] = _Record(meta["extras"], path)
     parts = {
         part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
-        for part in PARTS
+        for part in SECTIONS
     }
-    return Stored(**parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"])
+    return StoredCheckpoint(
+        **parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"]
+    )
 
 
 def _tensors(part: str, data: bytes) -> dict[str, Tensor]:

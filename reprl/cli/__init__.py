@@ -15,6 +15,7 @@ from pathlib import Path
 from reprl import trust
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
+from reprl.escaping import shown
 
 # Threads that spin for long after a parallel region steal the cores from the env workers, and
 # threads that do not spin at all wake up too late for the next layer. The OpenMP runtime reads
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return dispatch(arguments)
     except UserError as error:
-        print(f"reprl: {error}", file=sys.stderr)
+        print(f"reprl: {shown(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("reprl: interrupted", file=sys.stderr)

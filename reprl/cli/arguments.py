@@ -15,7 +15,7 @@ from reprl.errors import UserError, nearest
 from reprl.runs.places import expanded, is_folder, no_folder
 from reprl.validation import Number, choice, flag
 
-Kind = Literal["text", "int", "float", "bool", "list"]
+Kind = Literal["text", "path", "int", "float", "bool", "list"]
 Folders = Literal["none", "perhaps", "one", "many"]
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -36,15 +36,27 @@ class Key:
 
 TRUST = Key(
     None,
-    "modules of your own that a run may use; --config-dir DIR trusts those in a folder",
+    "modules of your own that a run may use (--config-dir DIR trusts those in a folder); true "
+    "loads a model of Stable-Baselines3",
     "list",
 )
 
 
+OUT = Key(None, "folder for the results, where the run's own is not to be written", "path")
+
+
 def parse(
-    command: str, arguments: list[str], keys: Mapping[str, Key], folders: Folders
+    command: str,
+    arguments: list[str],
+    keys: Mapping[str, Key],
+    folders: Folders,
+    *,
+    archives: bool = False,
 ) -> tuple[list[Path], dict[str, Any]]:
-    """Split the command line into existing folders and typed values; defaults fill the rest."""
+    """Split the command line into existing folders and typed values; defaults fill the rest.
+
+    With `archives` a .zip of Stable-Baselines3 may stand in a folder's place.
+    """
     if any(argument in ("-h", "--help") for argument in arguments):
         print(usage(command, keys, folders))
         raise SystemExit(0)
@@ -67,7 +79,7 @@ def parse(
             given.add(name)
             values[name] = convert(name, text, keys[name])
         else:
-            paths.append(_folder(command, argument, keys, folders))
+            paths.append(_folder(command, argument, keys, folders, archives=archives))
     trust.allow(modules=values.get("trust") or ())
     if folders == "perhaps" and len(paths) > 1:
         raise UserError(f"reprl {command} takes at most one folder, got {len(paths)}.")
@@ -98,7 +110,9 @@ def _named_folders(arguments: list[str]) -> list[str]:
         if not equals and not left:
             raise UserError("--config-dir needs a value.")
         value = value if equals else left.pop(0)
-        if not value or not is_folder(folder := expanded(value)):
+        if not value:
+            raise UserError("--config-dir= is empty: name a folder, or leave it out.")
+        if not is_folder(folder := expanded(value)):
             raise UserError(f"--config-dir: there is no folder '{value}'.")
         dirs.append(folder)
     name_folders(dirs)
@@ -107,8 +121,12 @@ def _named_folders(arguments: list[str]) -> list[str]:
 
 def convert(name: str, text: str, key: Key) -> Any:
     """Turn the text after the equals sign into the key's kind, within its choices and range."""
-    if text in ("null", "none", "") and key.default is None:
+    if not text:
+        raise UserError(f"{name}= is empty: give a value, or leave {name}= out.")
+    if text in ("null", "none") and key.default is None:
         return None
+    if key.kind == "path":
+        return expanded(text)
     if key.kind == "list":
         items = [item.strip() for item in text.split(",") if item.strip()]
         if not items:
@@ -157,7 +175,9 @@ def _choice(name: str, item: str, key: Key) -> str:
     return item
 
 
-def _folder(command: str, argument: str, keys: Mapping[str, Key], folders: Folders) -> Path:
+def _folder(
+    command: str, argument: str, keys: Mapping[str, Key], folders: Folders, *, archives: bool
+) -> Path:
     if folders == "none":
         raise UserError(f"reprl {command} takes no folder, got '{argument}': {_offer('', keys)}")
     path = expanded(argument)
@@ -167,6 +187,8 @@ def _folder(command: str, argument: str, keys: Mapping[str, Key], folders: Folde
         is_file = path.is_file()
     except OSError as error:
         raise UserError(f"'{argument}' cannot be reached: {error.strerror}.") from None
+    if is_file and archives and path.suffix == ".zip":
+        return path
     if is_file:
         raise UserError(f"'{argument}' is a file: reprl {command} takes a folder.")
     raise no_folder("folder", argument, path)

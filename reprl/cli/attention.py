@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import TRUST, Key, parse
+from reprl.cli.arguments import OUT, TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
+from reprl.escaping import shown
 from reprl.schema import ATTRIBUTIONS
 from reprl.settings import GAME_SEED, THREADS
 from reprl.validation import Number
@@ -17,10 +18,10 @@ from reprl.validation import Number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from reprl.analysis.attention.record import Player
+    from reprl.analysis.attention.record import Behaviour
     from reprl.analysis.attention.study import Study
     from reprl.envs import Variant
-    from reprl.evaluation.checkpoints import Target
+    from reprl.evaluation.checkpoints import Measured
 
 HELP = "where an agent looks: maps, video and scores against the game's ground truth"
 PLAYERS = ("agent", "random", "scripted")
@@ -41,13 +42,14 @@ KEYS = {
         8, "games played for each masked condition of faithfulness", "int", allowed=Number(2)
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "out": OUT,
     "trust": TRUST,
 }
 
 
 def run(arguments: list[str]) -> int:
     """Study every run below the folder on every variant."""
-    (place,), values = parse("attention", arguments, KEYS, "one")
+    (place,), values = parse("attention", arguments, KEYS, "one", archives=True)
     if values["method"] is not None and values["method"] not in ATTRIBUTIONS:
         raise unknown("value of method", values["method"], ATTRIBUTIONS)
     if values["over_training"] and values["checkpoint"] != "newest":
@@ -57,71 +59,73 @@ def run(arguments: list[str]) -> int:
     from reprl.evaluation.checkpoints import each, targets
     from reprl.evaluation.variants import expand
 
-    found, problems = targets(place, values["checkpoint"])
-    game = found[0].config.env.game
+    found, problems = targets(place, values["checkpoint"], out=values["out"], into="attention")
+    game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:
         raise UserError(no_script("player=scripted", game))
     for problem in problems:
-        print(f"WARNING: {problem}", file=sys.stderr)
+        print(f"WARNING: {shown(problem)}", file=sys.stderr)
     import torch
 
     torch.set_num_threads(values["threads"])
 
-    def look(target: Target) -> None:
+    def look(target: Measured) -> None:
         for variant in variants:
             _target(target, variant, values)
 
     return 1 if each(found, look) else 0
 
 
-def _target(target: Target, variant: Variant, values: dict[str, Any]) -> None:
-    from reprl import checkpoint
+def _target(target: Measured, variant: Variant, values: dict[str, Any]) -> None:
+    from reprl.evaluation.checkpoints import Target
 
-    steps = [target.step]
-    if values["over_training"]:
-        steps = checkpoint.steps(target.folder.path)
+    steps = target.steps if values["over_training"] else [target.step]
     for step in steps:
-        at = target if step == target.step else dataclasses.replace(target, step=step, exact=True)
+        at = target
+        if isinstance(target, Target) and step != target.step:
+            at = dataclasses.replace(target, step=step, exact=True)
         _study(at, variant, values, last=step == steps[-1])
 
 
-def _study(target: Target, variant: Variant, values: dict[str, Any], last: bool) -> None:
+def _study(target: Measured, variant: Variant, values: dict[str, Any], last: bool) -> None:
     from reprl.analysis.attention.network import network_of
     from reprl.analysis.attention.study import measure_faithfulness, study, write
-    from reprl.analysis.attention.views import make_view
+    from reprl.analysis.attention.views import limits, make_view
 
     model = target.load()
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
     view = make_view(network_of(model), values["method"])
-    where = f"{target.folder.path.name} at step {step} on {variant.name}"
-    print(f"looking: {where}, {view.name} ...", file=sys.stderr, flush=True)
+    where = f"{target.name} at step {step} on {variant.name}"
+    for sentence in limits(view, values["method"]):
+        print(sentence, file=sys.stderr)
+    print(f"looking: {shown(where)}, {view.name} ...", file=sys.stderr, flush=True)
     seed, settings = _seed(target, values), target.settings
     found = study(
         view,
         variant,
         steps=values["steps"],
         seed=seed,
-        player=_player(values["player"], seed, target.config.env.game),
+        player=_player(values["player"], seed, target.game),
         settings=settings,
     )
     if values["faithfulness"] and last:
         measure_faithfulness(found, variant, games=values["games"], seed=seed, settings=settings)
     identity = target.labels(step)
-    write(found, target.folder.path, identity, pictures=last)
-    _show(found, target.folder.path, identity, last)
+    write(found, target.place, identity, pictures=last)
+    _show(found, target.place, identity, last)
 
 
-def _seed(target: Target, values: dict[str, Any]) -> int:
+def _seed(target: Measured, values: dict[str, Any]) -> int:
     """What a run's games are drawn from: runs that share them share their luck too."""
     from reprl.rng import stream_seed
 
     if values["shared"]:
         return int(values["seed"])
-    return stream_seed(values["seed"], "attention", "games", target.config.seed) % 2**31
+    return stream_seed(values["seed"], "attention", "games", target.seed) % 2**31
 
 
-def _player(name: str, seed: int, game: str) -> Player | None:
+def _player(name: str, seed: int, game: str) -> Behaviour | None:
     from reprl.analysis.attention.record import scripted, uniform
 
     if name == "scripted":
@@ -132,7 +136,9 @@ def _player(name: str, seed: int, game: str) -> Player | None:
 def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> None:
     recording = found.recording
     looks = f"{len(recording.blocks)} looks in {len(set(recording.blocks.tolist()))} games"
-    print(f"\n{identity['run']} at step {identity['step']}, {recording.view.name} on", end=" ")
+    print(
+        f"\n{shown(identity['run'])} at step {identity['step']}, {recording.view.name} on", end=" "
+    )
     print(f"{found.variant}: {looks}")
     if found.labels is not None:
         state = ", ".join(found.labels) or "healthy"
@@ -147,7 +153,9 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
     if last:
         from reprl.analysis.attention.study import study_name
 
-        print(f"  -> {folder / 'attention' / study_name(found.variant)}.png, .mp4, scores.csv")
+        print(
+            f"  -> {shown(folder / 'attention' / study_name(found.variant))}.png, .mp4, scores.csv"
+        )
 
 
 def _table(scores: pd.DataFrame, tracked: str | None) -> str:

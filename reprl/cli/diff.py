@@ -6,6 +6,7 @@ from typing import Any
 
 from reprl.cli.arguments import parse
 from reprl.errors import UserError
+from reprl.escaping import cell
 
 HELP = "what differs between two runs"
 
@@ -15,7 +16,6 @@ def run(arguments: list[str]) -> int:
     if len(folders) != 2:
         raise UserError(f"reprl diff takes two run folders, got {len(folders)}.")
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from reprl.runs.diff import differences
@@ -33,9 +33,9 @@ def run(arguments: list[str]) -> int:
         return 0
     table = Table("key", box=None, header_style="bold")
     for run_folder in (a, b):
-        table.add_column(run_folder.path.name, overflow="fold")
+        table.add_column(cell(run_folder.path.name), overflow="fold")
     for key, old, new in changed:
-        table.add_row(*map(escape, (key, old, new)))
+        table.add_row(*map(cell, (key, old, new)))
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
     return 0

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import TRUST, Key, convert, parse
+from reprl.cli.arguments import OUT, TRUST, Key, convert, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
 from reprl.validation import Number
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from reprl.envs import Variant
     from reprl.evaluation.campaign import Campaign
-    from reprl.evaluation.checkpoints import Target
+    from reprl.evaluation.checkpoints import Measured
     from reprl.evaluation.players import Agent
 
 USUAL_SPEED = 1000  # agent steps/s of evaluation on two cores: what the first estimate assumes
@@ -62,22 +63,23 @@ KEYS = {
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
+    "out": OUT,
     "trust": TRUST,
 }
 
 
 def run(arguments: list[str]) -> int:
     """Evaluate every run of the folder, and the players that stand beside them."""
-    (place,), values = parse("evaluate", arguments, KEYS, "one")
+    (place,), values = parse("evaluate", arguments, KEYS, "one", archives=True)
     from reprl.evaluation.baselines import players
     from reprl.evaluation.checkpoints import targets
 
-    found, problems = targets(place, values["checkpoint"])
-    game = found[0].config.env.game
+    found, problems = targets(place, values["checkpoint"], out=values["out"])
+    game = found[0].game
     variants = _variants(values, game)
     beside = players(values["agents"], game)
     for problem in problems:
-        print(f"WARNING: {problem}", file=sys.stderr)
+        print(f"WARNING: {shown(problem)}", file=sys.stderr)
 
     import torch
 
@@ -97,7 +99,7 @@ def _variants(values: dict[str, Any], game: str) -> list[Variant]:
 
 def _games(
     place: Path,
-    found: list[Target],
+    found: list[Measured],
     variants: list[Variant],
     beside: dict[str, Callable[[], Agent]],
     values: dict[str, Any],
@@ -120,24 +122,24 @@ def _games(
             _say_time(campaign, found, greedy)
 
         for method, make in beside.items():
-            path = baselines_file(place, found[0])
+            path = baselines_file(place, found[0], values["out"])
             rows.append(campaign.measure(path, make, found[0].settings, method=method))
 
-        def play(target: Target) -> pd.DataFrame:
+        def play(target: Measured) -> pd.DataFrame:
             def load() -> Agent:
                 model = target.load()
                 labels = target.labels(model.num_timesteps)
                 return ModelAgent(model, deterministic=greedy, labels=labels)
 
             return campaign.measure(
-                target.folder.path / "evaluation" / "episodes.csv",
+                target.place / "evaluation" / "episodes.csv",
                 load,
                 target.settings,
                 method=target.method,
                 step=target.step,
-                train_seed=target.config.seed,
+                train_seed=target.seed,
                 deterministic=greedy,
-            ).assign(run=target.folder.path.resolve().name)
+            ).assign(run=target.name)
 
         failed = each(found, lambda target: rows.append(play(target)))
     names = [label(variant) for variant in variants]
@@ -151,17 +153,17 @@ def _games(
     return 1 if failed else 0
 
 
-def _say_time(campaign: Campaign, found: list[Target], greedy: bool) -> None:
+def _say_time(campaign: Campaign, found: list[Measured], greedy: bool) -> None:
     """How long it will take, before it begins: from the length of games in each training."""
     from reprl.runs.progress import duration
 
     games, seconds = 0, 0.0
     for target in found:
         count = campaign.lacking(
-            target.folder.path / "evaluation" / "episodes.csv",
+            target.place / "evaluation" / "episodes.csv",
             method=target.method,
             step=target.step,
-            train_seed=target.config.seed,
+            train_seed=target.seed,
             deterministic=greedy,
         )
         games += count
@@ -174,13 +176,13 @@ def _say_time(campaign: Campaign, found: list[Target], greedy: bool) -> None:
         )
 
 
-def _steps_a_game(target: Target) -> float:
+def _steps_a_game(target: Measured) -> float:
     """Agent steps of a game at the end of training; a random game's where nobody knows."""
     from reprl.envs.machine import SKIP
     from reprl.runs.metrics import read_rows
 
     try:
-        rows = read_rows(target.folder.metrics_file)
+        rows = read_rows(target.metrics_file)
         lengths = [float(row["rollout/length"]) for row in rows if row.get("rollout/length")]
     except (OSError, ValueError, KeyError):
         lengths = []
@@ -188,13 +190,13 @@ def _steps_a_game(target: Target) -> float:
     return (known[-1] if known else RANDOM_FRAMES) / SKIP
 
 
-def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any]) -> int:
+def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any]) -> int:
     import pandas as pd
 
     from reprl.evaluation.checkpoints import each
-    from reprl.evaluation.twin_folder import looked_at, split, twin_summary
+    from reprl.evaluation.twin import comparable, twin_rows, twin_summary
 
-    compared, refused = split(variants)
+    compared, refused = comparable(variants)
     for sentence in refused:
         print(f"WARNING: {sentence}: skipped.", file=sys.stderr)
     if not compared:
@@ -204,7 +206,7 @@ def _twins(found: list[Target], variants: list[Variant], values: dict[str, Any])
     rows: list[pd.DataFrame] = []
 
     def look(target: Target) -> None:
-        rows.append(looked_at(target, compared, **options))
+        rows.append(twin_rows(target, compared, **options))
         if values["film"]:
             _film(target, compared, values)
 
@@ -239,6 +241,7 @@ def _film(target: Target, variants: list[Variant], values: dict[str, Any]) -> No
 
 
 def _show(lines: list[list[str]]) -> None:
+    lines = [[shown(word) for word in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
@@ -248,4 +251,6 @@ def _show(lines: list[list[str]]) -> None:
 
 def _say_distinct(name: str, counts: dict[str, int], episodes: int) -> None:
     parts = ", ".join(f"{variant} {count}" for variant, count in counts.items())
-    print(f"{name}: distinct games among those just played, of {episodes} a variant: {parts}.")
+    print(
+        f"{shown(name)}: distinct games among those just played, of {episodes} a variant: {parts}."
+    )

@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
             raise UserError("where=window needs pygame: pip install 'reprl[play]'.")
         print("for a window: pip install 'reprl[play]'; playing in the terminal.")
         window = False
-    session = play.Session(variant, severity=None, seed=values["seed"], view=values["view"])
+    session = play.HumanGame(variant, severity=None, seed=values["seed"], view=values["view"])
     try:
         if window:
             play.play_in_window(session, f"reprl play {variant.name}")

@@ -16,8 +16,8 @@ KEYS = {
     "variant": Key(
         None, "variants to show, such as green_lines@0.7,drift_left; all if not given", "list"
     ),
-    "output": Key("variants.png", "the sheet to write"),
-    "video": Key(None, "write this mp4 of one variant instead of a sheet"),
+    "output": Key(Path("variants.png"), "the sheet to write", "path"),
+    "video": Key(None, "write this mp4 of one variant instead of a sheet", "path"),
     "severity": Key(
         None, "show every variant that has a severity at this one", "float", allowed=SEVERITY
     ),
@@ -39,13 +39,13 @@ def run(arguments: list[str]) -> int:
 
     if values["video"] is None:
         path = preview.contact_sheet(
-            Path(values["output"]), names, severity=values["severity"], seed=values["seed"]
+            values["output"], names, severity=values["severity"], seed=values["seed"]
         )
     else:
         if len(names) > 1:
             raise UserError(f"video={values['video']} shows one variant, got {len(names)}.")
         path = preview.video(
-            Path(values["video"]),
+            values["video"],
             names[0] if names else CLEAN,
             seconds=values["seconds"],
             severity=values["severity"],

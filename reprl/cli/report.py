@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reprl.cli.arguments import Key, parse
+from reprl.escaping import shown
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
 KEYS = {
-    "out": Key("report", "folder for report.html, tables/ and figures/"),
+    "out": Key(Path("report"), "folder for report.html, tables/ and figures/", "path"),
     "figures": Key(True, "also draw the plots as SVG and PDF files", "bool"),
     "names": Key(None, "what methods are called: METHOD:NAME, with commas between several", "list"),
     "baseline": Key(None, "the method others are held against (by default the plain agent)"),
@@ -26,7 +29,7 @@ def run(arguments: list[str]) -> int:
         baseline=values["baseline"],
     )
     for warning in results.warnings:
-        print(f"note: {warning}")
+        print(f"note: {shown(warning)}")
     size = path.stat().st_size / 1e6
-    print(f"{len(results.runs)} runs, {results.games} games -> {path} ({size:.1f} MB)")
+    print(f"{len(results.runs)} runs, {results.games} games -> {shown(path)} ({size:.1f} MB)")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
+from reprl.escaping import cell, shown
 from reprl.schema import STATUSES
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ TITLES = ("run", "started", "status", *NUMBERS, *OPTIONAL)
 KEYS = {
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
     "match": Key(None, "only folders whose name contains this"),
-    "export": Key(None, "copy settings, games and curves of these runs to this folder"),
+    "export": Key(None, "copy settings, games and curves of these runs to this folder", "path"),
 }
 Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, its status
 
@@ -32,30 +33,28 @@ def run(arguments: list[str]) -> int:
     """List the runs below a folder, `runs` if none is given."""
     folders, values = parse("runs", arguments, KEYS, "perhaps")
     from reprl.runs.folder import damaged_in, problem_of, runs_in
-    from reprl.runs.places import expanded
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
     for damaged in damaged_in(place):
-        print(f"note: {damaged.path} is left out: {problem_of(damaged)}")
+        print(shown(f"note: {damaged.path} is left out: {problem_of(damaged)}"))
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
     if values["match"]:
         found = [entry for entry in found if values["match"] in entry[0].path.name]
     if not found:
         asked = [f"{k}={values[k]}" for k in ("status", "match") if values[k]]
-        print(f"no runs in {place}" + (f" with {' and '.join(asked)}" if asked else ""))
+        print(shown(f"no runs in {place}" + (f" with {' and '.join(asked)}" if asked else "")))
         return 0
     show(found, place)
     if values["export"]:
-        export(found, place, expanded(values["export"]))
+        export(found, place, values["export"])
     return 0
 
 
 def show(found: Found, place: Path) -> None:
     """Print the table; columns that nobody fills are left out."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from reprl.runs.folder import step_of
@@ -86,7 +85,7 @@ def show(found: Found, place: Path) -> None:
         justify: Literal["left", "right"] = "right" if title in NUMBERS else "left"
         table.add_column(title, justify=justify, overflow="fold", no_wrap=not fold)
     for row in rows:
-        table.add_row(*(escape(row[title]) for title in titles))
+        table.add_row(*(cell(row[title]) for title in titles))
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
 
@@ -94,11 +93,11 @@ def show(found: Found, place: Path) -> None:
 def export(found: Found, place: Path, target: Path) -> None:
     """Copy what a paper's appendix needs; a run still at work is left out by name."""
     from reprl.disk import out_of_space
-    from reprl.runs.export import publish, size
+    from reprl.runs.publish import publish, size
 
     for folder, _, status in found:
         if status == "running":
-            print(f"note: {folder.path.name} is still running and left out.")
+            print(shown(f"note: {folder.path.name} is still running and left out."))
     try:
         copies = publish([f for f, _, status in found if status != "running"], place, target)
     except OSError as error:
@@ -106,7 +105,7 @@ def export(found: Found, place: Path, target: Path) -> None:
             raise
         raise UserError(f"export={target}: {error.strerror} ({error.filename}).") from None
     total = sum(size(copy) for copy in copies)
-    print(f"{len(copies)} runs -> {target} ({total / 1e3:,.0f} kB)")
+    print(f"{len(copies)} runs -> {shown(target)} ({total / 1e3:,.0f} kB)")
 
 
 def _number(value: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reprl import guard, trust
 from reprl.cli.arguments import parse
+from reprl.escaping import shown
 
 HELP = "check a run folder: checksums of every checkpoint, hashes of the newest"
 
@@ -19,11 +20,11 @@ def run(arguments: list[str]) -> int:
     with trust.closed():  # looking at a folder runs nothing that it names
         folder.config()  # it must still be one
     record = folder.record()
-    print(f"{folder.path}: {folder.status()}" + _reason(record))
+    print(shown(f"{folder.path}: {folder.status()}" + _reason(record)))
     found, began = folder.config_hash(), record.get("config_hash")
     sound = found == began
     expected = "" if sound else f", but run.json says {began or 'nothing of it'}"
-    print(f"config.yaml   {'ok' if sound else 'CHANGED'}  {found}{expected}")
+    print(shown(f"config.yaml   {'ok' if sound else 'CHANGED'}  {found}{expected}"))
     from reprl import checkpoint
 
     steps = checkpoint.steps(folder.path)
@@ -43,10 +44,10 @@ def _report(path: Path, *, newest: bool) -> bool:
         found = {"manifest.json": str(damage)}
     damaged = {file: state for file, state in found.items() if state != "ok"}
     text = "; ".join(damaged.values())
-    print(f"{path.name}  {'DAMAGED: ' + text if damaged else 'ok'}")
+    print(shown(f"{path.name}  {'DAMAGED: ' + text if damaged else 'ok'}"))
     if newest and not damaged:
         for file, digest in json.loads(guard.read_text(path / "manifest.json"))["sha256"].items():
-            print(f"  {file:<24}{digest}")
+            print(f"  {shown(file):<24}{shown(digest)}")
     return not damaged
 
 

@@ -44,6 +44,7 @@ class Env:
     noop_max: int = field(metadata={"range": ENV["noop_max"]})
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
+    background: float | None = field(default=None, metadata={"range": ENV["background"]})
 
     @property
     def variants(self) -> list[Any]:
@@ -104,7 +105,10 @@ class Config:
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
-        return {key: value for key, value in asdict(self).items() if key != "run_dir"}
+        found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
+        if found["env"]["background"] is None:  # as versions that did not have it wrote it
+            found["env"].pop("background")
+        return found
 
     @property
     def hash(self) -> str:
@@ -199,6 +203,8 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
     for name, known_field in known.items():
         if name not in values and known_field.default is MISSING:
             raise UserError(f"the configuration has no {prefix}{name}.")
+        if name not in values:
+            continue  # an older version's configuration: the default says what it did
         hint, value = hints[name], values[name]
         if hasattr(hint, "__dataclass_fields__"):
             built[name] = _build(hint, value, f"{prefix}{name}.")

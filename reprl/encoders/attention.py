@@ -8,15 +8,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from reprl.components import Spec, build, resolve
-from reprl.encoders.geometry import Grid, averaging, gaussians, grid, interpolation, separable
+from reprl.components import Spec, build, imported, resolve
+from reprl.encoders.geometry import (
+    ReceptiveFields,
+    averaging,
+    gaussians,
+    grid,
+    interpolation,
+    separable,
+)
 from reprl.encoders.hard import build_hard
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
 from reprl.encoders.inputs import change, differences, require_stack
 from reprl.encoders.masks import Mask
 from reprl.errors import UserError, unknown
-from reprl.settings import PLACEMENT
-from reprl.user_code import imported
+from reprl.settings import MASK_OPTIMIZER, PLACEMENT
 from reprl.validation import checker
 
 # keys that place a mask; the others are its own
@@ -90,7 +96,7 @@ class Attention(KeepsOwnWeights):
         *,
         frames: int,
         channels: int,
-        trunk: Grid,
+        trunk: ReceptiveFields,
         trunk_channels: int,
         where: Literal["features", "image"] = "features",
         resolution: int | Literal["native"] = "native",
@@ -195,25 +201,17 @@ def _of_change(spec: Mapping[str, Any]) -> bool:
 def _own_optimizer(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """The mask's own optimizer settings as a parameter group takes them."""
     own: dict[str, Any] = {}
+    check = checker(MASK_OPTIMIZER, "attention.optimizer")
     for key, value in (settings or {}).items():
-        if key not in OPTIMIZER:
-            raise unknown("key of attention.optimizer", str(key), OPTIMIZER)
-        if value is None:
-            continue
-        numbers = list(value) if key == "betas" and isinstance(value, list | tuple) else [value]
-        real = all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
-        if key == "betas" and not (real and len(numbers) == 2 and all(0 <= n < 1 for n in numbers)):
-            raise UserError(f"attention.optimizer.betas={value} must be two numbers from 0 to 1.")
-        if key == "learning_rate" and not (real and 0 < numbers[0] <= 1):
-            raise UserError(
-                f"attention.optimizer.learning_rate={value} must be above 0 and at most 1."
-            )
-        own[OPTIMIZER[key]] = tuple(numbers) if key == "betas" else float(value)
+        if key not in MASK_OPTIMIZER:
+            raise unknown("key of attention.optimizer", str(key), MASK_OPTIMIZER)
+        if (found := check(key, value)) is not None:
+            own[OPTIMIZER[key]] = tuple(found) if key == "betas" else float(found)
     return own
 
 
 def build_attention(
-    spec: Spec | None, *, frames: int, channels: int, trunk: Grid, trunk_channels: int
+    spec: Spec | None, *, frames: int, channels: int, trunk: ReceptiveFields, trunk_channels: int
 ) -> Attention | None:
     """Attention from a spec: keys of placement are taken here, the others go to the mask."""
     if isinstance(spec, Mapping) and spec and "_target_" not in spec:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from reprl.components import Spec
 from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
-from reprl.encoders.geometry import Grid, gaussians, grid, separable
+from reprl.encoders.geometry import ReceptiveFields, gaussians, grid, separable
 from reprl.encoders.inputs import Input
 from reprl.errors import UserError
 from reprl.settings import ENCODER
@@ -57,7 +57,7 @@ class ConvEncoder(Encoder):
             trunk = trunk(channels)
         self.cnn = trunk
         self._require_channels(channels)
-        self.grid: Grid = grid(trunk, (height, width), type(self).__name__)
+        self.grid: ReceptiveFields = grid(trunk, (height, width), type(self).__name__)
         with torch.no_grad():
             feature_map = trunk(torch.zeros(1, channels, height, width))
         self.pool = nn.AdaptiveAvgPool2d(1) if global_pool else nn.Identity()
@@ -123,7 +123,9 @@ class ConvEncoder(Encoder):
         return self.attention.over_image(self.attention.harden(attention))
 
 
-def _spread(maps: Tensor, cells: Grid, size: int | tuple[int, int], otherwise: str) -> Tensor:
+def _spread(
+    maps: Tensor, cells: ReceptiveFields, size: int | tuple[int, int], otherwise: str
+) -> Tensor:
     if cells.shape != tuple(maps.shape[-2:]):
         raise UserError(
             f"cannot project a map of {tuple(maps.shape)}: expected {cells.shape[0]}x"

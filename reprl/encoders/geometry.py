@@ -33,7 +33,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReceptiveFields:
     """The receptive fields of a whole feature map."""
 
     rows: Axis
@@ -81,7 +81,7 @@ def _trace(network: nn.Module, pixels: int, axis: int) -> tuple[Axis, str]:
     return Axis(pixels, cells, first, jump, field), problem
 
 
-def grid(network: nn.Module, size: tuple[int, int], name: str) -> Grid:
+def grid(network: nn.Module, size: tuple[int, int], name: str) -> ReceptiveFields:
     """Trace a network of convolutions and poolings over an image, refusing sizes it cannot see."""
     axes = []
     for axis, pixels in enumerate(size):
@@ -94,7 +94,7 @@ def grid(network: nn.Module, size: tuple[int, int], name: str) -> Grid:
                 f"the nearest sides that fit are {' and '.join(map(str, sorted(fit)))}."
             )
         axes.append(traced)
-    return Grid(*axes)
+    return ReceptiveFields(*axes)
 
 
 def gaussians(axis: Axis, pixels: int) -> Tensor:

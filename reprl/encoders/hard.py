@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from reprl.errors import UserError, unknown
 from reprl.rng import torch_stream
-
-KINDS = ("top_k", "gumbel")
-KEYS = ("by", "keep", "temperature")  # keep is for top_k, temperature for gumbel
+from reprl.settings import HARD
+from reprl.validation import checker
 
 
 class Hard(nn.Module):
@@ -31,11 +30,10 @@ class Hard(nn.Module):
 
     def __init__(self, *, by: str, keep: float = 0.1, temperature: float = 1.0) -> None:
         super().__init__()
-        if not _real(keep) or not 0 < keep <= 1:
-            raise UserError(f"attention.hard.keep={keep} must be above 0 and at most 1.")
-        if not _real(temperature) or not temperature > 0:
-            raise UserError(f"attention.hard.temperature={temperature} must be above 0.")
-        self.by, self.keep, self.temperature = by, keep, temperature
+        check = checker(HARD, "attention.hard")
+        self.by: str = check("by", by)
+        self.keep: float = check("keep", keep)
+        self.temperature: float = check("temperature", temperature)
         if by == "gumbel":
             # A generator's state as a buffer: it travels with the parameters into a checkpoint.
             # initial_seed() is the run's seed, which SB3 has given torch before it builds a policy.
@@ -72,14 +70,12 @@ def build_hard(spec: str | Mapping[str, Any] | None) -> Hard | None:
     given = {"by": spec} if isinstance(spec, str) else spec
     if not isinstance(given, Mapping) or "by" not in given:
         raise UserError(
-            f"attention.hard={spec} must be null, one of {', '.join(KINDS)}, or a mapping such as "
+            f"attention.hard={spec} must be null, {HARD['by']}, or a mapping such as "
             "{by: top_k, keep: 0.1}."
         )
-    if given["by"] not in KINDS:
-        raise unknown("value of attention.hard", str(given["by"]), KINDS)
     for key in given:
-        if key not in KEYS:
-            raise unknown("key of attention.hard", str(key), KEYS)
+        if key not in HARD:
+            raise unknown("key of attention.hard", str(key), HARD)
     return Hard(**given)
 
 
@@ -90,7 +86,3 @@ def streams(network: nn.Module) -> list[Tensor]:
 
 def _straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     return hard + (soft - soft.detach())  # in this order the sum is exactly 0 or 1
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

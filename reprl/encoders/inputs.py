@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from reprl.errors import UserError, unknown
+from reprl.errors import UserError
+from reprl.settings import ENCODER
+from reprl.validation import checker
 
-KINDS = ("frames", "differences", "both")
 FAINTEST = 16 / 255  # a window with less contrast than this is not amplified any further
 
 
@@ -23,21 +24,17 @@ class Input(nn.Module):
         self, *, frames: int, kind: str = "frames", contrast: int = 0, threshold: float = 0.0
     ) -> None:
         super().__init__()
-        if kind not in KINDS:
-            raise unknown("value of encoder.input", str(kind), KINDS)
+        check = checker(ENCODER, "encoder")
+        self.kind: str = check("input", kind)
+        self.contrast: int = check("contrast", contrast)
+        self.threshold = float(check("threshold", threshold))
         if kind != "frames":
             require_stack(frames, f"encoder.input={kind}")
-        if not _whole(contrast) or (contrast and (contrast < 3 or contrast % 2 == 0)):
-            raise UserError(
-                f"encoder.contrast={contrast} must be 0 (off) or an odd number of pixels from 3 on."
-            )
-        self.threshold = gray_levels("encoder.threshold", threshold)
         if threshold and kind == "frames":
             raise UserError(
                 f"encoder.threshold={threshold:g} is a dead zone for differences: set "
                 "encoder.input=differences or both, or encoder.threshold=0."
             )
-        self.kind, self.contrast = kind, contrast
         self.channels = {"frames": frames, "differences": frames - 1, "both": 2 * frames - 1}[kind]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -86,14 +83,6 @@ def require_stack(frames: int, what: str) -> None:
         )
 
 
-def gray_levels(key: str, value: float) -> float:
-    """A number of gray levels from 0 to below 255, or a refusal by name."""
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not real or not 0 <= value < 255:
-        raise UserError(f"{key}={value} must be a number of gray levels from 0 to below 255.")
-    return float(value)
-
-
 def _normalised(signal: Tensor, window: int) -> Tensor:
     """Divide by the norm of the signal in a window around each pixel: a lone pixel becomes 1."""
     half = window // 2
@@ -109,7 +98,3 @@ def _mean(images: Tensor, window: int) -> Tensor:
     half = window // 2
     rows = functional.avg_pool2d(images, (window, 1), 1, (half, 0), count_include_pad=False)
     return functional.avg_pool2d(rows, (1, window), 1, (0, half), count_include_pad=False)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

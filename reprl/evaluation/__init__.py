@@ -1,6 +1,6 @@
 """Evaluation: full games of a trained agent on every variant, and one game in every picture."""
 
-from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
+from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, FinishedGame
 from reprl.evaluation.evaluate import COLUMNS, distinct_games, evaluate, evaluate_model, mean_scores
 from reprl.evaluation.players import (
     Agent,
@@ -20,7 +20,7 @@ __all__ = [
     "TWIN_COLUMNS",
     "Agent",
     "Arena",
-    "Game",
+    "FinishedGame",
     "ModelAgent",
     "RandomAgent",
     "ScriptedPlayer",

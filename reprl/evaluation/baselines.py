@@ -10,7 +10,7 @@ from typing import Any
 from reprl.envs.games import Scripted, no_script
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
-from reprl.evaluation.checkpoints import Target
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.players import Agent, RandomAgent, ScriptedPlayer
 from reprl.settings import SKILL
 from reprl.validation import choice
@@ -37,10 +37,12 @@ def players(names: list[str], game: str) -> dict[str, Callable[[], Agent]]:
     return found
 
 
-def baselines_file(place: Path, target: Target) -> Path:
+def baselines_file(place: Path, target: Measured, out: Path | None = None) -> Path:
     """Beside the runs of a sweep, or inside a run: where the report looks for them."""
+    if out is not None or place.is_file():
+        return (out or target.place) / "baselines" / "evaluation" / "episodes.csv"
     is_sweep = not (place / "run.json").is_file() and not (place / "manifest.json").is_file()
-    home = place if is_sweep else target.folder.path
+    home = place if is_sweep else target.place
     return home / "baselines" / "evaluation" / "episodes.csv"
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
 from reprl import tables
 from reprl.envs import Variant
-from reprl.evaluation.episodes import Arena, Game
+from reprl.escaping import shown
+from reprl.evaluation.episodes import Arena, FinishedGame
 from reprl.evaluation.evaluate import distinct_games, fitted, table
-from reprl.evaluation.meter import Meter
 from reprl.evaluation.players import Agent, Task
 from reprl.evaluation.variants import label
 from reprl.game_seeds import whose_games
+from reprl.runs.progress import duration
 from reprl.schema import EPISODES
+
+EVERY = {True: 0.2, False: 20.0}  # seconds between two lines: on a terminal, and elsewhere
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Campaign:
         settings: dict[str, Any],
     ) -> pd.DataFrame:
         arena = self._arena_for(settings)
-        games: list[Game] = []
+        games: list[FinishedGame] = []
         with Meter(str(agent.labels["run"]), len(tasks), mode=self.progress) as meter:
             for game in arena.play(fitted(agent, arena), tasks):
                 games.append(game)
@@ -186,3 +190,44 @@ def summary(rows: pd.DataFrame, variants: list[str]) -> list[list[str]]:
             cells.append(f"{scores.mean():.1f} ({len(scores)})" if len(scores) else "-")
         lines.append([str(method), str(run), *cells])
     return lines
+
+
+class Meter:
+    """Counts finished games and says the time left; on a terminal a line draws over itself."""
+
+    def __init__(
+        self, title: str, total: int, *, mode: str = "auto", file: IO[str] | None = None
+    ) -> None:
+        self.title, self.total = shown(title), total
+        self.file = sys.stderr if file is None else file
+        self.off = mode == "off"
+        self.games = self.steps = 0
+
+    def __enter__(self) -> Meter:
+        self.began = self.shown = time.monotonic()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if not self.off:
+            self._write(end="\n")
+
+    def count(self, game: FinishedGame) -> None:
+        """One more game is over."""
+        self.games += 1
+        self.steps += game.steps
+        if not self.off and time.monotonic() - self.shown > EVERY[self.file.isatty()]:
+            self._write(end="" if self.file.isatty() else "\n")
+
+    def line(self) -> str:
+        """Games, speed, and the time the remaining games would take at this pace."""
+        elapsed = max(time.monotonic() - self.began, 1e-9)
+        text = f"{self.title}: {self.games}/{self.total} games, {self.steps / elapsed:,.0f} steps/s"
+        if 0 < self.games < self.total:
+            left = elapsed / self.games * (self.total - self.games)
+            return f"{text}, about {duration(left)} left"
+        return f"{text}, {duration(elapsed)}"
+
+    def _write(self, *, end: str) -> None:
+        self.shown = time.monotonic()
+        start = "\r\x1b[K" if self.file.isatty() else ""
+        print(start + self.line(), end=end, file=self.file, flush=True)

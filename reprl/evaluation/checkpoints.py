@@ -1,20 +1,24 @@
-"""What a folder on the command line means: a run, one of its checkpoints, or a sweep of runs."""
+"""What a path on the command line means: a run, one of its checkpoints, a sweep, an SB3 model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reprl import checkpoint, guard
-from reprl.checkpoint.files import candidates
+from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.config.schema import Config
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
+from reprl.escaping import shown
+from reprl.evaluation.archives import Archive, archive
 from reprl.evaluation.players import labels_of
 from reprl.naming import parts_of
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
+from reprl.runs.places import check_writable
 
 CHOICES = ("newest", "best")
 
@@ -27,12 +31,39 @@ class Target:
     config: Config
     step: int
     exact: bool  # the step was asked for; otherwise a damaged newest one may give way
+    out: Path | None = None  # where what is measured goes, if not into the run folder
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.resolve().name
+
+    @property
+    def place(self) -> Path:
+        """The folder in which evaluation/ and attention/ are written."""
+        return self.out or self.folder.path
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def game(self) -> str:
+        return self.config.env.game
+
+    @property
+    def steps(self) -> list[int]:
+        """Of all checkpoints that are kept."""
+        return checkpoint.steps(self.folder.path)
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder.metrics_file
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the environment must share with training for the agent to see the same."""
         env = self.config.env
-        return {"game": env.game, "stack": env.stack, "gap": env.gap, "size": env.size}
+        return {key: getattr(env, key) for key in OBSERVED}
 
     @property
     def method(self) -> str:
@@ -41,19 +72,43 @@ class Target:
     def labels(self, step: int) -> dict[str, Any]:
         """The columns that say which agent a game belongs to."""
         parts = parts_of(self.config.plain())
-        name = self.folder.path.resolve().name
-        seed = self.config.seed
-        return labels_of(self.method, run=name, train_seed=seed, step=step, **parts)
+        return labels_of(self.method, run=self.name, train_seed=self.seed, step=step, **parts)
 
     def load(self) -> Any:
         """The model of the checkpoint."""
         return checkpoint.load(self.folder.path, step=self.step if self.exact else None)
 
 
-def targets(place: Path, which: str = "newest") -> tuple[list[Target], list[str]]:
-    """The checkpoints to evaluate, and a sentence for each run of a sweep that has none."""
-    if which not in CHOICES and not which.isdecimal():
-        raise UserError(f"checkpoint={which} must be newest, best or a step.")
+Measured = Target | Archive
+
+
+def targets(
+    place: Path, which: str = "newest", *, out: Path | None = None, into: str = "evaluation"
+) -> tuple[list[Measured], list[str]]:
+    """The checkpoints to evaluate, and a sentence for each run of a sweep that has none.
+
+    Where nothing can be written is said here, before anything is played.
+    """
+    if place.is_file():
+        if which != "newest":
+            raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
+        found: list[Measured] = [archive(place, out)]
+        problems: list[str] = []
+    else:
+        runs, problems = _of_folder(place, which)
+        if out is not None:
+            several = len(runs) > 1
+            runs = [replace(t, out=out / t.name if several else out) for t in runs]
+        found = [*runs]
+    for target in found:
+        key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
+        check_writable(target.place / into, key, then)
+    return found, problems
+
+
+def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:
+    if which not in CHOICES and not (which.isdecimal() and len(which) <= LONGEST_STEP):
+        raise UserError(f"checkpoint={which[:40]} must be newest, best or a step.")
     if (place / "manifest.json").is_file():
         run = place.resolve().parent.parent
         if which != "newest":
@@ -86,7 +141,7 @@ def targets(place: Path, which: str = "newest") -> tuple[list[Target], list[str]
     return found, problems
 
 
-def each(found: list[Target], measure: Callable[[Target], None]) -> int:
+def each(found: Sequence[Measured], measure: Callable[[Any], None]) -> int:
     """Measure every run, and count those that fail: in a sweep they do not stop the others."""
     failed = 0
     for target in found:
@@ -98,7 +153,7 @@ def each(found: list[Target], measure: Callable[[Target], None]) -> int:
             failed += 1
             kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             words = " ".join(f"{kind}{error}".split())
-            print(f"WARNING: {target.folder.path} is left out: {words}", file=sys.stderr)
+            print(shown(f"WARNING: {target.name} is left out: {words}"), file=sys.stderr)
     return failed
 
 

@@ -24,7 +24,7 @@ STUCK_AFTER = 4_500  # agent steps, 5 minutes of play, without a point or a lost
 
 
 @dataclass(frozen=True)
-class Game:
+class FinishedGame:
     """One finished game."""
 
     task: Task
@@ -70,7 +70,7 @@ class Arena:
     def n_actions(self) -> int:
         return len(self._groups[0].env.action_meanings)
 
-    def play(self, agent: Agent, tasks: Iterable[Task]) -> Iterator[Game]:
+    def play(self, agent: Agent, tasks: Iterable[Task]) -> Iterator[FinishedGame]:
         """Play all tasks; games come as they end, so only the whole list is without bias."""
         waiting = deque(tasks)
         for slot in range(max(group.env.num_envs for group in self._groups)):
@@ -154,7 +154,7 @@ class _Group:
         self.actions = np.where([task is not None for task in tasks], actions, -1)
         self.env.step_async(self.actions)
 
-    def receive(self, waiting: deque[Task]) -> Iterator[Game]:
+    def receive(self, waiting: deque[Task]) -> Iterator[FinishedGame]:
         """Finish the step; gives the games that ended with it."""
         observations, _, dones, infos = self.env.step_wait()
         assert isinstance(observations, np.ndarray)
@@ -177,10 +177,10 @@ class _Group:
                 # before the last life ends; earlier, and it would wait behind a long game.
                 self.prepare(index, waiting)
 
-    def _finished(self, slot: _Slot, end: str, score: float, frames: int) -> Game:
+    def _finished(self, slot: _Slot, end: str, score: float, frames: int) -> FinishedGame:
         assert slot.task is not None
         digest = slot.digest.hexdigest()
-        return Game(slot.task, float(score), int(frames), slot.steps, end, digest)
+        return FinishedGame(slot.task, float(score), int(frames), slot.steps, end, digest)
 
     def _next(self, index: int, waiting: deque[Task], *, started: bool) -> None:
         """Go on to the slot's next game, which the emulator may have started already."""

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.machine import OBSERVED
 from reprl.envs.protocol import VariantSpec
-from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, Game
+from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, FinishedGame
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
 from reprl.game_seeds import whose_games
@@ -34,15 +35,15 @@ def evaluate(
     workers: int = 0,
     frame_limit: int = FRAME_LIMIT,
     stuck_after: int = STUCK_AFTER,
-    progress: Callable[[Game], None] | None = None,
+    progress: Callable[[FinishedGame], None] | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
     """Play `episodes` full games on each variant: one row a game, raw scores, `length` in frames.
 
     Episode e has the same start and the same stream of uniforms on every variant, and for every
     agent of one training seed; with games="shared", and for agents without a seed, for all agents.
-    Game, stack, gap and size are the model's own unless given. `attrs["distinct"]` counts the games
-    that differ in any action, reward or lost life, per variant.
+    What it sees (game, stack, ...) is the model's own unless given. `attrs["distinct"]` counts the
+    games that differ in any action, reward or lost life, per variant.
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent) | settings
@@ -87,7 +88,7 @@ def evaluate_model(
     """
     options = {"games": "shared"} | options
 
-    def ask(_: Game) -> None:
+    def ask(_: FinishedGame) -> None:
         if stopped():
             raise _Stopped
 
@@ -118,16 +119,16 @@ def fitted(agent: Agent, arena: Arena) -> Agent:
 
 
 def env_settings(agent: Any) -> dict[str, Any]:
-    """Game, stack, gap and size a model was trained with, as far as it can say."""
+    """What a model saw in training (game, stack, size, ...), as far as it can say."""
     env = getattr(agent, "env", None)
     own = getattr(env, "settings", None)
     if own is not None:
-        return {key: getattr(own, key) for key in ("game", "stack", "gap", "size")}
+        return {key: getattr(own, key) for key in OBSERVED}
     shape = getattr(getattr(agent, "observation_space", None), "shape", None)
     return {"stack": int(shape[0]), "size": int(shape[-1])} if shape and len(shape) == 3 else {}
 
 
-def table(games: Iterable[Game], agent: Agent, sticky: float) -> pd.DataFrame:
+def table(games: Iterable[FinishedGame], agent: Agent, sticky: float) -> pd.DataFrame:
     """One row a game, in the columns every part of the analysis knows."""
     rows = [
         {
@@ -150,7 +151,7 @@ def table(games: Iterable[Game], agent: Agent, sticky: float) -> pd.DataFrame:
     return frame.astype({"severity": float, "episode_return": float})
 
 
-def distinct_games(games: Iterable[Game]) -> dict[str, int]:
+def distinct_games(games: Iterable[FinishedGame]) -> dict[str, int]:
     """How many different games there are per variant: greedy agents often play copies of a few."""
     seen: dict[str, set[str]] = {}
     for game in games:

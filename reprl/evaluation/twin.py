@@ -13,18 +13,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reprl import tables
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
 from reprl.errors import UserError
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.evaluate import env_settings
+from reprl.evaluation.play_loop import PlayLoop
 from reprl.evaluation.players import ModelAgent, Task
 from reprl.evaluation.variants import expand, label
 from reprl.game_seeds import whose_games
 from reprl.policy import Outputs, sample_actions
-from reprl.schema import TWIN
+from reprl.schema import FILES, TWIN, TWIN_MEASURES
 from reprl.settings import STEPS
 
 TWIN_COLUMNS = TWIN.columns
@@ -106,12 +109,11 @@ def _one_game(
     uniforms = task.uniforms()
     for index in range(env.num_envs):
         env.queue(index, task.game_seed)
-    observations = env.reset()
+    loop = PlayLoop(env, agent.player)
     rows: list[dict[str, Any]] = []
-    state = agent.player.initial_state(env.num_envs)  # each view carries its own
     for step in range(limit):
         _require_same_game(env, chosen)
-        outputs, state = agent.player.outputs(observations, state)
+        outputs = loop.outputs()
         for variant, measured in zip(chosen, compare(outputs), strict=True):
             row: dict[str, Any] = {"variant": label(variant), "family": variant.family}
             row |= {"severity": variant.severity, "deterministic": agent.deterministic}
@@ -119,8 +121,7 @@ def _one_game(
         clean = outputs.probs[:1]
         draw = np.array([uniforms.random()])
         action = clean.argmax(axis=1) if agent.deterministic else sample_actions(clean, draw)
-        _, rewards, dones, _ = env.step(np.repeat(action, env.num_envs))
-        observations = env.observations()
+        rewards, dones, _ = loop.step(np.repeat(action, env.num_envs))
         for index, variant in enumerate(chosen, 1):
             if rewards[index] != rewards[0] or dones[index] != dones[0]:
                 raise UserError(f"{reason(variant)}: leave it out.")
@@ -181,3 +182,69 @@ def _require_same_game(env: GameVecEnv, chosen: list[Variant]) -> None:
     for variant, objects in zip(chosen, others, strict=True):
         if env.game.facts(objects) != env.game.facts(clean):
             raise UserError(f"{reason(variant)}: leave it out.")
+
+
+# -- of run folders -------------------------------------------------------------------------------
+
+
+def comparable(variants: list[Variant]) -> tuple[list[Variant], list[str]]:
+    """The variants that can be compared, and why the others cannot."""
+    chosen = [v for v in variants if v.effects and not changes_the_game(v)]
+    return chosen, [reason(v) for v in variants if changes_the_game(v)]
+
+
+def twin_rows(
+    target: Measured,
+    variants: list[Variant],
+    *,
+    steps: int,
+    seed: int,
+    games: str,
+    deterministic: bool,
+    sticky: float,
+    workers: int,
+) -> pd.DataFrame:
+    """The rows of these variants; only those that are not in the file are measured."""
+    path = target.place / FILES["twin"]
+    there, _ = tables.read(path, TWIN)
+    protocol = {"method": target.method, "eval_seed": seed, "sticky": sticky}
+    protocol |= {"deterministic": deterministic}
+    whose = whose_games(games, target.seed)
+
+    def rows(frame: pd.DataFrame, variant: Variant, step: int) -> pd.DataFrame:
+        same = (frame["variant"] == label(variant)) & (frame["step"] == step)
+        for column, value in protocol.items():
+            same &= frame[column] == value
+        seeds = {e: Task(variant, e, seed, whose).game_seed for e in set(frame["episode"])}
+        same &= frame["game_seed"] == frame["episode"].map(seeds)
+        return frame[same].sort_values(["episode", "step_in_game"])[:steps]
+
+    new = [v for v in variants if len(rows(there, v, target.step)) < steps]
+    step = target.step
+    if new:
+        model = target.load()
+        step = int(model.num_timesteps)
+        measured = twin_evaluation(
+            model,
+            new,
+            steps,
+            seed,
+            games=games,
+            deterministic=deterministic,
+            sticky=sticky,
+            workers=workers,
+            labels=target.labels(step),
+            **target.settings,
+        )
+        there = tables.merge(path, measured, TWIN)
+    found = pd.concat([rows(there, v, step) for v in variants], ignore_index=True)
+    return found.assign(run=target.name)
+
+
+def twin_summary(rows: pd.DataFrame) -> list[list[str]]:
+    """Means per run and variant, as text; the header comes first."""
+    lines = [["run", "variant", "steps", *TWIN_MEASURES]]
+    for (run, variant), part in rows.groupby(["run", "variant"], sort=False):
+        means = [f"{part[m].mean():.3f}" if part[m].notna().any() else "-" for m in TWIN_MEASURES]
+        lines.append([str(run), str(variant), str(len(part)), *means])
+    return lines

@@ -160,6 +160,8 @@ def create(
     **extra: Any,
 ) -> RunFolder:
     """Make the folder of a new run, config.yaml, run.json and what `fill` writes, all at once."""
+    from reprl.envs.games import game  # commands that only list runs need no emulator
+
     final = expanded(config.run_dir or Path("runs") / name_of(config))
     while config.run_dir is None and final.exists():  # twice the same run in the same second
         final = final.with_name(f"{final.name}+")
@@ -179,6 +181,7 @@ def create(
         "command": command,
         "parent": config.parent,
         "python_path": python_path,
+        "score_scale": game(config.env.game).score_scale,
         **record_of(final.parent),
         **extra,
     }

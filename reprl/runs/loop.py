@@ -8,17 +8,17 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
 from reprl import checkpoint
 from reprl.config.schema import Config
 from reprl.errors import UserError
+from reprl.escaping import cell
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
 from reprl.runs.metrics import Averages, CsvSink, Sink
-from reprl.runs.progress import PARTS, Moment, Progress, alarms
+from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 from reprl.schema import ELAPSED, VALIDATION
@@ -80,9 +80,11 @@ class Session:
                 before = previous(self.folder)
                 changed = differences(before, self.folder) if before else []
         if before and changed:
-            table = Table("key", "before", "now", title=f"against {before.path.name}", box=None)
+            table = Table(
+                "key", "before", "now", title=f"against {cell(before.path.name)}", box=None
+            )
             for key, old, new in changed:
-                table.add_row(*map(escape, (key, old, new)))
+                table.add_row(*map(cell, (key, old, new)))
             self.progress.console.print(table)
 
     def take_numbers(self) -> None:
@@ -101,6 +103,8 @@ class Session:
             scores = self._validate(interrupts)
             self.pending = not scores
         improved = bool(scores) and self._improves(scores["validation/score"])
+        if scores:
+            scores |= self._watch_mask()
         row = bool(scores) or last or self._crosses(config.log.every)
         if row and not self.pending:
             self._write_row(scores)
@@ -149,6 +153,13 @@ class Session:
         self.games.write_rows({"step": step} | {str(k): v for k, v in r.items()} for r in rows)
         return mean_scores(games)
 
+    def _watch_mask(self) -> dict[str, float]:
+        """How well the agent's mask points at the objects of the validation variants."""
+        from reprl.analysis.attention.watch import watch_mask
+
+        seed = stream_seed(self.config.seed, "validation") % 2**31
+        return watch_mask(self.model, self.config.eval.variants, seed)
+
     def _improves(self, score: float) -> bool:
         """Whether a validation score is the best so far."""
         if self.best is not None and score <= self.best["score"]:
@@ -169,28 +180,28 @@ class Session:
         for sink in self.sinks:
             sink.write(self.model.num_timesteps, row)
 
-    def _measure(self, values: dict[str, float]) -> Moment:
+    def _measure(self, values: dict[str, float]) -> ProgressState:
         """Speed and shares of the time since the last row."""
         now, step, timings = time.perf_counter(), self.model.num_timesteps, self.model.timings
         wall = max(now - self.clock, 1e-9)
-        shares = {p: (timings[p] - self.clocked[p]) / wall for p in PARTS if p != "other"}
+        shares = {p: (timings[p] - self.clocked[p]) / wall for p in TIMED if p != "other"}
         shares["other"] = max(0.0, 1.0 - sum(shares.values()))
         speed = (step - self.clocked_step) / wall
         self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
         progress = step / self.config.total_steps
         warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
-        return Moment(step, self.config.total_steps, speed, shares, values, warnings)
+        return ProgressState(step, self.config.total_steps, speed, shares, values, warnings)
 
     def _show(self, *, row: bool) -> None:
         moment = getattr(self, "_moment", None) or self._early_moment()
         moment.step = self.model.num_timesteps
         self.progress.show(moment, row=row)
 
-    def _early_moment(self) -> Moment:
+    def _early_moment(self) -> ProgressState:
         wall = max(time.perf_counter() - self.clock, 1e-9)
         speed = (self.model.num_timesteps - self.clocked_step) / wall
         values = self.averages.means() | {"rollout/score": self._score()}
-        return Moment(total=self.config.total_steps, speed=speed, values=values)
+        return ProgressState(total=self.config.total_steps, speed=speed, values=values)
 
     def _score(self) -> float:
         """Mean raw score of the last games, NaN before the first has ended."""

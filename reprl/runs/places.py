@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reprl.checkpoint.files import candidates
+from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -60,9 +60,14 @@ def parent_of(parent: str) -> tuple[Path, int | None]:
     if is_folder(whole):  # its own name may hold an @, as in green_lines@0.7
         return whole, None
     text, _, step = parent.rpartition("@") if "@" in parent else (parent, "", "")
-    if step and not step.isdecimal():
-        raise UserError(f"parent={parent}: the step after @ must be a whole number.")
+    if step and not (step.isdecimal() and len(step) <= LONGEST_STEP):
+        raise UserError(f"parent={text}@{step[:40]}: the step after @ must be a whole number.")
     path = expanded(text)
+    if path.suffix == ".zip":
+        raise UserError(
+            f"parent={parent} is no run folder: a model of Stable-Baselines3 is taken by "
+            "reprl evaluate and reprl attention only."
+        )
     if not is_folder(path):
         raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
     return path, int(step) if step else None
@@ -80,17 +85,18 @@ def check_new(run_dir: str | None) -> None:
         raise UserError(f"run_dir={final} is not empty: choose a new folder.")
 
 
-def check_writable(final: Path) -> None:
+def check_writable(final: Path, key: str = "run_dir", then: str = "") -> None:
     """Refuse a folder in which, or for lack of it in whose parents, nothing can be written."""
+    what = f"{key}={final}" if key else str(final)
     try:
         existing = final.absolute()
         while not existing.exists():
             existing = existing.parent
         if existing == final.absolute() and not final.is_dir():
-            raise UserError(f"run_dir={final} is a file.")
+            raise UserError(f"{what} is a file.")
         for part in final.absolute().relative_to(existing).parts:
             (existing / part).exists()  # raises for a name that is too long
         # permission bits do not tell: a full disk, a read-only mount, a virtual file system
         os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
     except OSError as error:
-        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from None
+        raise UserError(f"{what} cannot be written: {error.strerror}{then}.") from None

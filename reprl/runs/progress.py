@@ -16,9 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from reprl.mask_states import STATES
+from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
-PARTS = ("env", "forward", "update", "other")
+TIMED = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
     "train/approx_kl": "KL",
@@ -51,15 +51,22 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
-    for label, meaning in STATES.items():
+    for label, meaning in MASK_STATES.items():
         share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
         if share > 0.5:
             found.append(f"the attention mask is {label}: {meaning}")
+    guess = values.get(MASK_CHANCE, 0.0)
+    pointing = values.get(f"{MASK_POINTING}{CLEAN}", 1.0)
+    if progress > 0.5 and pointing <= guess:
+        found.append(
+            f"the attention mask points at the game's objects in {pointing:.0%} of looks: chance "
+            f"is {guess:.0%}"
+        )
     return found
 
 
 @dataclass
-class Moment:
+class ProgressState:
     """Everything the view knows at one time."""
 
     step: int = 0
@@ -100,7 +107,7 @@ class Progress:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, moment: Moment, *, row: bool) -> None:
+    def show(self, moment: ProgressState, *, row: bool) -> None:
         """Show a moment; `row` says that a row of metrics was just written."""
         if self.off:
             return
@@ -117,9 +124,9 @@ class Progress:
             self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def line(moment: Moment) -> str:
+def line(moment: ProgressState) -> str:
     """The same facts in one plain line."""
-    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares)
+    shares = " ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares)
     facts = [f"step {moment.step:,}/{moment.total:,}", f"{moment.speed:.0f} steps/s"]
     facts += [shares] if shares else []
     facts += [f"left {moment.left}"]
@@ -128,7 +135,7 @@ def line(moment: Moment) -> str:
     return " | ".join(facts)
 
 
-def view(title: str, moment: Moment) -> RenderableType:
+def view(title: str, moment: ProgressState) -> RenderableType:
     """The live view: where the run is, what it costs, what it learns, what is wrong."""
     top = Table.grid(expand=True, padding=(0, 1))
     top.add_column(ratio=1)
@@ -140,7 +147,7 @@ def view(title: str, moment: Moment) -> RenderableType:
     speed = Text.assemble(
         (f"{moment.speed:,.0f} steps/s", "bold"), f"   {moment.left} left   time: "
     )
-    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in PARTS if p in moment.shares))
+    speed.append("  ".join(f"{p} {moment.shares[p]:.0%}" for p in TIMED if p in moment.shares))
     facts = Table.grid(padding=(0, 2))
     named = _named(moment.values)
     for start in range(0, len(named), 3):
@@ -156,7 +163,7 @@ def _named(values: Mapping[str, float]) -> list[tuple[str, str]]:
     named = [(key, name) for key, name in FIELDS.items() if key in values]
     terms = [key for key in values if key.startswith("loss/") and not key.endswith("_weight")]
     named += [(key, key.removeprefix("loss/")) for key in terms if not key.endswith("_share")]
-    return named + [(key, key) for key in values if key.startswith("validation/")]
+    return named + [(key, key) for key in values if key.startswith(("validation/", "mask/"))]
 
 
 def number(value: float) -> str:

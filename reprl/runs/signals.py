@@ -1,12 +1,28 @@
-"""Signals during training: remembered, and acted upon where the state is whole."""
+"""Signals of training and sweeps: remembered, and acted upon where the state is whole."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: 143}
+STOPPING = (signal.SIGINT, signal.SIGTERM)  # what a person or a scheduler sends a sweep
+
+
+@contextmanager
+def handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], Any]
+) -> Iterator[None]:
+    """While entered, these signals go to the handler."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 class Interrupted(Exception):
@@ -23,16 +39,14 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._before: dict[signal.Signals, Any] = {}
+        self._handled = handled(EXIT_CODES, self._remember)
 
     def __enter__(self) -> Interrupts:
-        for number in EXIT_CODES:
-            self._before[number] = signal.signal(number, self._remember)
+        self._handled.__enter__()
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def __exit__(self, *error: Any) -> None:
+        self._handled.__exit__(*error)
 
     def __call__(self) -> bool:
         """Whether a signal has come."""

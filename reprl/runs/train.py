@@ -20,6 +20,7 @@ from stable_baselines3.common.logger import Logger
 from reprl import __version__, checkpoint, components
 from reprl.algorithms import Diverged
 from reprl.checkpoint.files import drop_beyond, recover
+from reprl.components import blamed
 from reprl.config.schema import Config
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError
@@ -31,7 +32,6 @@ from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
 from reprl.trust import folders as trust_folders
 from reprl.trust import reading
-from reprl.user_code import blamed
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
@@ -85,7 +85,9 @@ def resume(path: str) -> int:
             env.close()
 
 
-def require_unchanged(folder: RunFolder, config: Config, stored: checkpoint.Stored | None) -> None:
+def require_unchanged(
+    folder: RunFolder, config: Config, stored: checkpoint.StoredCheckpoint | None
+) -> None:
     """Refuse to go on as a run that is no longer the same."""
     began, now_is = folder.record().get("config_hash"), folder.config_hash()
     if began not in (None, now_is):
@@ -207,6 +209,7 @@ def make_env(config: Config) -> AtariVecEnv:
         noop_max=e.noop_max,
         max_frames=e.max_frames,
         reward=e.reward,
+        background=e.background,
     )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl import checkpoint
-from reprl.config.gained import completed
 from reprl.config.schema import Config
 from reprl.errors import UserError
+from reprl.naming import completed
 from reprl.runs.folder import open_run
 from reprl.runs.places import parent_of
 

@@ -21,7 +21,7 @@ from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
 from reprl.schema import STATUSES
-from reprl.sweeps.plan import Task
+from reprl.sweeps.plan import JobSpec
 
 VERSION = 1
 RESUMABLE = ("interrupted", "killed")
@@ -49,7 +49,7 @@ class Ledger:
         self.known: dict[str, Entry] = {}  # what this process last read or wrote of each
         self.unwritten: str | None = None  # why the index could not be written, if so
 
-    def open(self, jobs: Sequence[Task]) -> None:
+    def open(self, jobs: Sequence[JobSpec]) -> None:
         """Read the index, or rebuild it from the run folders, and look at every job's folder."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class Ledger:
         self.read(jobs)
         self.write()
 
-    def read(self, jobs: Sequence[Task]) -> None:
+    def read(self, jobs: Sequence[JobSpec]) -> None:
         """Read the index and look at every job's folder, without writing anything."""
         if self.folder.is_dir():
             guard.inspect(self.folder)
@@ -69,13 +69,13 @@ class Ledger:
             entry.overrides = list(job.overrides)
             self.look(job)
 
-    def exit_code(self, jobs: Sequence[Task], stopped_by: int | None) -> int:
+    def exit_code(self, jobs: Sequence[JobSpec], stopped_by: int | None) -> int:
         """What a launcher ends with: 0 if every job is finished, 1 if not; 128 + a signal."""
         if stopped_by is not None:
             return 128 + stopped_by
         return int(any(self.entries[job.identity].status != "finished" for job in jobs))
 
-    def look(self, job: Task, *, probe: bool = True) -> Entry:
+    def look(self, job: JobSpec, *, probe: bool = True) -> Entry:
         """Bring an entry up to date with its run folder, whoever wrote there.
 
         Without `probe` a run that says it runs is believed, and its lock left alone.
@@ -101,14 +101,14 @@ class Ledger:
             entry.status, entry.reason = "failed", f"{folder.record_file} has no status"
         return entry
 
-    def retry_name(self, job: Task) -> str:
+    def retry_name(self, job: JobSpec) -> str:
         """A new folder for a job that failed: nothing is overwritten."""
         number = 1
         while (self.folder / f"{job.name}+{number}").exists():
             number += 1
         return f"{job.name}+{number}"
 
-    def claim(self, job: Task) -> IO[str] | None:
+    def claim(self, job: JobSpec) -> IO[str] | None:
         """Hold a job for this process, or None if another sweep has it."""
         claims = self.folder / ".claims"
         claims.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ class Ledger:
         entry = self.entries[identity]
         return entry != self.known.get(identity) and entry.status != "elsewhere"
 
-    def _catch_up(self, job: Task) -> None:
+    def _catch_up(self, job: JobSpec) -> None:
         """Take over what another launcher wrote of a job: it may have failed without a folder."""
         with suppress(UserError):
             there = self._read().get(job.identity)
@@ -152,7 +152,7 @@ class Ledger:
                 self.known[job.identity] = replace(there)
                 vars(self.entries[job.identity]).update(vars(there))
 
-    def _newest(self, job: Task) -> RunFolder | None:
+    def _newest(self, job: JobSpec) -> RunFolder | None:
         """The job's latest attempt; folders are found by the identity in their name."""
         attempts: dict[int, Path] = {}
         for path in self.folder.glob(f"[!.]*_{job.identity}*"):

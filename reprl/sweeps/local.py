@@ -7,7 +7,6 @@ job write its checkpoint, and the same command goes on from there.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections import deque
 from contextlib import suppress
@@ -15,10 +14,11 @@ from types import FrameType
 from typing import Any
 
 from reprl.errors import UserError
+from reprl.runs.signals import STOPPING, handled
 from reprl.sweeps.ledger import RESUMABLE, Ledger
 from reprl.sweeps.plan import Job, Plan
 from reprl.sweeps.process import Running, command
-from reprl.sweeps.view import View
+from reprl.sweeps.view import SweepView
 
 POLL = 0.2
 
@@ -35,17 +35,14 @@ class Local:
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
-            with View(self.plan, self.ledger) as view:
+            with handled(STOPPING, self._stop), SweepView(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
                     self._watch()
                     self._fill()  # at once: a free core should not wait for the next look
                     view.show()
                     time.sleep(POLL)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             for running in self.running:  # only on an error of our own
                 running.process.kill()
         for job in self.plan.jobs:

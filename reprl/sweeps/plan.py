@@ -29,7 +29,7 @@ SECONDS = Number(0, open_low=True)
 
 
 @dataclass(frozen=True)
-class Settings:
+class SweepSettings:
     """How a sweep runs; nothing here changes what its jobs compute."""
 
     jobs: int | None = None  # at once; None is one per core
@@ -37,7 +37,7 @@ class Settings:
     retry: bool = False  # also run again what failed
 
 
-class Task(Protocol):
+class JobSpec(Protocol):
     """What a launcher must know of a job to run it."""
 
     @property
@@ -84,7 +84,7 @@ class Plan:
     """A whole sweep."""
 
     jobs: tuple[Job, ...]
-    settings: Settings
+    settings: SweepSettings
     folder: Path
     hydra: tuple[str, ...] = ()  # the launcher of a cluster and its settings
 
@@ -174,7 +174,7 @@ def _load(
 
 def split(
     overrides: list[str], config_dirs: list[Path]
-) -> tuple[list[str], Settings, dict[str, str]]:
+) -> tuple[list[str], SweepSettings, dict[str, str]]:
     """Separate what the runs are set to from how the sweep runs and from `sweep=FILE`."""
     rest = []
     file: dict[str, str] = {}
@@ -194,7 +194,7 @@ def split(
     return rest, _settings(values), file
 
 
-def _settings(values: dict[str, Any]) -> Settings:
+def _settings(values: dict[str, Any]) -> SweepSettings:
     known = ("jobs", "time_limit", "retry")
     for key in values:
         if key not in known:
@@ -206,7 +206,7 @@ def _settings(values: dict[str, Any]) -> Settings:
         flag("sweep.retry", retry)
     count = None if jobs is None else JOBS.checked("sweep.jobs", _parsed(jobs))
     seconds = None if limit is None else SECONDS.checked("sweep.time_limit", _parsed(limit))
-    return Settings(count, seconds, retry == "true")
+    return SweepSettings(count, seconds, retry == "true")
 
 
 def _parsed(text: Any) -> Any:

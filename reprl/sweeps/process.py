@@ -18,13 +18,13 @@ from reprl.config.compose import search_dirs
 from reprl.config.overrides import quoted
 from reprl.disk import FULL, is_full
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
-from reprl.sweeps.plan import Task
+from reprl.sweeps.plan import JobSpec
 
 REFUSED = 2  # the exit code for wrong input
 GRACE = 60.0  # seconds a job has to write its checkpoint when it is told to stop
 
 
-def command(task: Task, ledger: Ledger, retry: bool) -> list[str] | None:
+def command(task: JobSpec, ledger: Ledger, retry: bool) -> list[str] | None:
     """What to start for a job, from the state of its folder; None if there is nothing to do."""
     entry = ledger.look(task)
     if entry.status in ("finished", "running"):
@@ -55,7 +55,7 @@ class Running:
 
     def __init__(
         self,
-        task: Task,
+        task: JobSpec,
         todo: list[str],
         *,
         folder: Path,

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
+from reprl.escaping import cell, shown
 from reprl.runs.metrics import progress_of
 from reprl.runs.progress import duration
 from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
@@ -24,7 +24,7 @@ COLOURS = {"finished": "green", "failed": "red", "killed": "red", "running": "cy
 FIRST = ("running", "failed", "killed", "interrupted", "elsewhere", "waiting", "finished")
 
 
-class View:
+class SweepView:
     """Shows a sweep while it runs; `finish` prints what became of every job."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
@@ -40,7 +40,7 @@ class View:
         self.began = self.looked = self.said = time.monotonic()
         self.steps_before = self._steps()
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> SweepView:
         with suppress(OSError):
             before = "" if set(self.statuses.values()) == {"waiting"} else f": {self._counts()}"
             print(f"{len(self.plan.jobs)} jobs in {self.ledger.folder}{before}", flush=True)
@@ -84,7 +84,7 @@ class View:
                 else:
                     self.since.pop(job.identity, None)
                 if not self.live:
-                    print(f"job {job.number} {self._news(job, entry, before)}", flush=True)
+                    print(f"job {job.number} {shown(self._news(job, entry, before))}", flush=True)
         if not self.live and now - self.said > LINE_EVERY:
             self.said = now
             print(f"{self._done():.0%} of all steps, {self._left()} left", flush=True)
@@ -135,8 +135,8 @@ class View:
                 _number(score),
                 _number(gap),
                 duration(seconds) if seconds else "",
-                escape(self.settings[job.identity]),
-                *map(escape, last[: len(extra)]),
+                cell(self.settings[job.identity]),
+                *map(cell, last[: len(extra)]),
                 *([] if closing else [f"{step:,}/{job.config.total_steps:,}"]),
             )
         return table

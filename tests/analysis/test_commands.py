@@ -165,7 +165,7 @@ def test_the_measured_checkpoint_is_named_where_it_is_not_the_newest(runs: Path)
 
 
 def test_a_view_that_looks_at_some_steps_is_given_all_of_them(runs: Path) -> None:
-    from reprl.analysis.attention.saliency import Perturbation
+    from reprl.analysis.attention.views import Perturbation
 
     change(list(runs.glob("*/attention/scores.csv")), view="perturbation")
     found = lines(runs, "attention")[0]

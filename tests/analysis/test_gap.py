@@ -72,6 +72,17 @@ def test_gap_by_hand() -> None:
     assert row(got, "a", "original")["retention"] == pytest.approx(1.0)
 
 
+def test_what_is_little_is_for_the_game_to_say() -> None:
+    """b is half a point above random play: enough in a game that counts in halves."""
+    fine = generalization_gap(GAMES.assign(score_scale=0.5))
+    assert row(fine, "b", "lines")["retention"] == pytest.approx((2.5 - 1) / (2.5 - 2))
+    coarse = generalization_gap(GAMES.assign(score_scale=16.0))
+    assert np.isnan(row(coarse, "a", "lines")["retention"])
+    label = difficulty(GAMES.assign(score_scale=16.0), ["a"])["label"]
+    assert label.tolist() == ["unknown"]
+    assert difficulty(GAMES, ["a"])["label"].tolist() != ["unknown"]
+
+
 def test_only_the_last_step_of_a_run_counts() -> None:
     early = GAMES.assign(step=50, episode_return=1000.0)
     got = generalization_gap(pd.concat([early, GAMES]))

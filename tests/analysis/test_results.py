@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reprl.analysis.load import collect
+from reprl.analysis.load import Run, collect
 from reprl.analysis.summary import against_plain, verdict
 from reprl.errors import UserError
 
@@ -249,3 +249,20 @@ def test_what_is_clear_of_the_plain_agent_is_said_with_its_interval() -> None:
     assert against_plain(compared(one_seed), "plain") == ""
     assert against_plain(compared(boxes).assign(variant="diagonals"), "plain") == ""
     assert against_plain(pd.DataFrame(), "plain") == ""
+
+
+@pytest.mark.parametrize(
+    ("game", "recorded", "scale"),
+    [
+        ("breakout", None, 1.0),  # older runs have not recorded it
+        ("mine:GAME", 0.5, 0.5),  # which is not imported for a report
+        ("mine:GAME", None, 1.0),
+        ("mine:GAME", "-3", 1.0),
+    ],
+)
+def test_a_run_says_its_games_score_scale(
+    tmp_path: Path, game: str, recorded: object, scale: float
+) -> None:
+    record = {} if recorded is None else {"score_scale": recorded}
+    run = Run("r", tmp_path, "m", 1, {"env": {"game": game}}, record)
+    assert run.score_scale == scale

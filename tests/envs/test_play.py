@@ -42,7 +42,7 @@ def test_screens_and_colours_are_recognised() -> None:
 
 
 def test_a_session_plays_and_shows_both_views() -> None:
-    session = play.Session("green_lines", severity=None, seed=0, view="agent")
+    session = play.HumanGame("green_lines", severity=None, seed=0, view="agent")
     for _ in range(3):
         session.step(session.action("right"))
     assert (session.picture()[..., 0] == session.observation[0, -1]).all()
@@ -61,7 +61,7 @@ def test_a_session_plays_and_shows_both_views() -> None:
 def test_the_window_opens_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    session = play.Session("original", severity=None, seed=0, view="screen")
+    session = play.HumanGame("original", severity=None, seed=0, view="screen")
     before = session.observation.copy()
     play.play_in_window(session, "test", steps=3)
     assert (session.observation != before).any()

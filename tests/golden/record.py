@@ -47,7 +47,7 @@ def tensor_bits(tensor: Tensor) -> str:
     return hashlib.sha256(head + array.view(-1).numpy().tobytes()).hexdigest()[:16]
 
 
-def bits(stored: checkpoint.Stored) -> dict[str, dict[str, str]]:
+def bits(stored: checkpoint.StoredCheckpoint) -> dict[str, dict[str, str]]:
     """The bits of every tensor of a checkpoint, by its part and name."""
     return {
         part: {name: tensor_bits(t) for name, t in sorted(getattr(stored, part).items())}
@@ -55,7 +55,9 @@ def bits(stored: checkpoint.Stored) -> dict[str, dict[str, str]]:
     }
 
 
-def movement(before: checkpoint.Stored, after: checkpoint.Stored) -> dict[str, dict[str, Any]]:
+def movement(
+    before: checkpoint.StoredCheckpoint, after: checkpoint.StoredCheckpoint
+) -> dict[str, dict[str, Any]]:
     """How far each parameter went between two checkpoints, and its first values at the end."""
     found = {}
     for name, tensor in sorted(after.parameters.items()):

@@ -7,8 +7,8 @@ import pytest
 
 from reprl import checkpoint
 from reprl.cli import main
-from reprl.config.gained import completed
 from reprl.config.schema import Config, load
+from reprl.naming import completed
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
 from tests.reprl.test_training import TINY, train

@@ -51,7 +51,7 @@ def test_what_is_read_is_what_was_written_down_to_bits_and_strides(tmp_path: Pat
     [path] = write(tmp_path, 1024, loop={"best": 1 / 3})
     assert path == tmp_path / "checkpoints" / "000000001024"
     truth, stored = FakeModel(1024).capture(), checkpoint.read(tmp_path)
-    for part in checkpoint.PARTS:
+    for part in checkpoint.SECTIONS:
         for name, tensor in getattr(truth, part).items():
             back = getattr(stored, part)[name]
             assert back.stride() == tensor.stride()

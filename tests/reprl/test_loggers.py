@@ -13,7 +13,7 @@ import pytest
 from wandb.proto import wandb_internal_pb2
 
 from reprl.runs.metrics import Averages, CsvSink, rewind_csv
-from reprl.runs.progress import Moment, Progress, alarms, duration, line
+from reprl.runs.progress import Progress, ProgressState, alarms, duration, line
 from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
 from reprl.tables import read_rows
 
@@ -172,7 +172,7 @@ def test_the_line_and_the_live_view_hold_the_same_facts() -> None:
 
     values = {"rollout/score": 12.5, "train/approx_kl": 0.012, "loss/contrastive": 3.25}
     shares = {"env": 0.3, "forward": 0.1, "update": 0.5, "other": 0.1}
-    moment = Moment(500, 2000, 300.0, shares, values, ["KL 0.050 is high"])
+    moment = ProgressState(500, 2000, 300.0, shares, values, ["KL 0.050 is high"])
     console = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
     with Progress("run", console=console) as progress:
         progress.show(moment, row=True)

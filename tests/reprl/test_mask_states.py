@@ -12,8 +12,8 @@ from reprl.analysis.ablation import attention_state
 from reprl.analysis.attention.study import mask_labels
 from reprl.analysis.load import collect
 from reprl.cli import main
-from reprl.mask_states import STATES
 from reprl.runs.progress import alarms
+from reprl.schema import MASK_STATES
 
 RESULTS = Path(__file__).parents[2] / "results" / "methods"
 TINY = [
@@ -54,7 +54,7 @@ def test_every_state_has_its_alarm_and_no_other_metric_of_attention_has_one() ->
         metrics = {f"attention/{name}": value for name, value in report.numbers().items()}
         found = alarms(metrics | {"train/entropy_loss": -1.2}, 4, 0.5)
         assert len(found) == len(report.labels)
-        assert any(f"is {label}: {STATES[label]}" in alarm for alarm in found)
+        assert any(f"is {label}: {MASK_STATES[label]}" in alarm for alarm in found)
     fine = MaskMonitor().look(torch.rand(4, 1, 7, 7, generator=torch.Generator().manual_seed(0)))
     assert alarms({f"attention/{k}": v for k, v in fine.numbers().items()}, 4, 0.5) == []
 

@@ -12,7 +12,7 @@ import pytest
 from reprl.analysis.load import collect
 from reprl.cli import main
 from reprl.config.schema import load
-from reprl.runs import export as publish
+from reprl.runs import publish
 from reprl.runs.folder import create, where
 
 FIXTURE = Path(__file__).parents[1] / "analysis" / "fixture.py"

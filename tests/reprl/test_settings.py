@@ -18,8 +18,17 @@ from reprl.config.schema import check
 from reprl.encoders import Nature
 from reprl.envs import make_vec_env
 from reprl.errors import UserError
-from reprl.settings import CLASSES, ENV, PLACEMENT, SEED, declared, settings_of
-from reprl.validation import Choice, Number, Numbers, Setting, Span
+from reprl.settings import (
+    CLASSES,
+    ENV,
+    HARD,
+    MASK_OPTIMIZER,
+    PLACEMENT,
+    SEED,
+    declared,
+    settings_of,
+)
+from reprl.validation import Number, Numbers, OneOf, Setting, Span, Window
 from tests.reprl.algorithms.falling import Falling
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
@@ -71,8 +80,10 @@ def outside(setting: Setting) -> Iterator[Any]:
             yield [setting.ends.high, setting.ends.low]
     elif isinstance(setting, Numbers):
         yield from ([setting.each.low - 1], 64, [1.5])
+    elif isinstance(setting, Window):
+        yield from (None, math.nan, 1, 4, 2.5, -3)
     else:
-        assert isinstance(setting, Choice)
+        assert isinstance(setting, OneOf)
         yield from (f"{setting.words[0]}x", 3)
 
 
@@ -82,8 +93,10 @@ def inside(setting: Setting) -> Iterator[Any]:
         for limit, is_open in ((setting.low, setting.open_low), (setting.high, setting.open_high)):
             if math.isfinite(limit) and not is_open:
                 yield limit
-    elif isinstance(setting, Choice):
+    elif isinstance(setting, OneOf):
         yield from setting.words
+    elif isinstance(setting, Window):
+        yield from (0, 3)
 
 
 CASES = [(name, key) for name in CLASSES for key in CLASSES[name]]
@@ -125,6 +138,24 @@ def test_the_configuration_and_the_constructor_refuse_the_same(name: str, key: s
                 assert str(setting) in said or "choose from" in said
     for right in inside(setting):
         setting.checked(key, right)
+
+
+NESTED = [("hard", key) for key in HARD] + [("optimizer", key) for key in MASK_OPTIMIZER]
+
+
+@pytest.mark.parametrize(("part", "key"), NESTED)
+def test_what_is_nested_in_attention_is_refused_alike(part: str, key: str) -> None:
+    """In the configuration before torch is there, in the constructor again, of any mask."""
+    setting = {"hard": HARD, "optimizer": MASK_OPTIMIZER}[part][key]
+    _, spec = SPECS["ConvMask"]
+    for wrong in outside(setting):
+        given = {**spec, part: {"by": "top_k", key: wrong} if part == "hard" else {key: wrong}}
+        for where in (configured, constructed):
+            with pytest.raises(UserError, match=rf"attention\.{part}\.{key}="):
+                where("attention", given, key)
+    users = {"_target_": "mine.Mask", part: {"by": "top_k", key: "much"}}
+    with pytest.raises(UserError, match=rf"attention\.{part}\.{key}=much"):
+        check({**VALUES, "attention": users})
 
 
 @pytest.mark.parametrize("key", [*ENV, "seed"])

@@ -9,7 +9,7 @@ from reprl.envs import find
 from reprl.errors import UserError
 from reprl.evaluation import COLUMNS
 from reprl.evaluation.campaign import missing
-from reprl.evaluation.episodes import Game
+from reprl.evaluation.episodes import FinishedGame
 from reprl.evaluation.evaluate import table
 from reprl.evaluation.players import RandomAgent, Task
 from reprl.schema import EPISODES, FAITHFULNESS, MEASURED, NUMERIC, SCORES, TWIN, VALIDATION
@@ -20,7 +20,7 @@ PROTOCOL = {"method": "random", "step": 0, "deterministic": False, "sticky": 0.0
 
 def rows(*specs, episodes=2, seed=0, score=1.0, sticky=0.0):
     tasks = [Task(find(s), e, seed) for s in specs for e in range(episodes)]
-    games = [Game(task, score, 800, 190, "game_over", "") for task in tasks]
+    games = [FinishedGame(task, score, 800, 190, "game_over", "") for task in tasks]
     return tasks, table(games, RandomAgent(4), sticky)
 
 

@@ -26,8 +26,7 @@ class RecurrentPolicy(ActorCriticCnnPolicy):
 
     def step(self, observations: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities (B, A), values (B,) and the next hidden state (B, WIDTH)."""
-        features = self.features_extractor(as_input(self, observations))
-        hidden = self.cell(features, hidden)
+        hidden = self.cell(self.features_extractor(as_input(self, observations)), hidden)
         return *last_layers(self, *self.mlp_extractor(hidden)), hidden
 
 
@@ -56,13 +55,12 @@ class ToyRecurrent(A2C):
     def collect_rollouts(self, env: Any, callback: Any, buffer: Any, n: int) -> bool:
         callback.on_rollout_start()
         buffer.reset()
-        begun = torch.zeros(self.n_envs, WIDTH) if self.hidden is None else self.hidden
-        self.begun, hidden = begun, begun
+        hidden = torch.zeros(self.n_envs, WIDTH) if self.hidden is None else self.hidden
+        self.begun = hidden
         for _ in range(n):
             starts = torch.as_tensor(self._last_episode_starts, dtype=torch.bool)
             with torch.no_grad():
-                hidden = hidden * ~starts[:, None]
-                seen = torch.as_tensor(self._last_obs)
+                seen, hidden = torch.as_tensor(self._last_obs), hidden * ~starts[:, None]
                 log_probs, values, hidden = self.policy.step(seen, hidden)
             actions = torch.multinomial(log_probs.exp(), 1)
             self._phase = "collecting"
@@ -83,13 +81,11 @@ class ToyRecurrent(A2C):
         buffer, hidden, terms = self.rollout_buffer, self.begun, []
         for t in range(buffer.buffer_size):
             starts = torch.as_tensor(buffer.episode_starts[t], dtype=torch.bool)
-            observations = torch.as_tensor(buffer.observations[t])
-            log_probs, values, hidden = self.policy.step(observations, hidden * ~starts[:, None])
-            actions = torch.as_tensor(buffer.actions[t]).long()
-            taken = log_probs.gather(1, actions).squeeze(1)
-            error = torch.as_tensor(buffer.returns[t]) - values
-            gain = -(torch.as_tensor(buffer.advantages[t]) * taken)
-            terms.append((gain + 0.5 * error.square()).mean())
+            seen, hidden = torch.as_tensor(buffer.observations[t]), hidden * ~starts[:, None]
+            log_probs, values, hidden = self.policy.step(seen, hidden)
+            taken = log_probs.gather(1, torch.as_tensor(buffer.actions[t]).long()).squeeze(1)
+            error = 0.5 * (torch.as_tensor(buffer.returns[t]) - values).square()
+            terms.append((error - torch.as_tensor(buffer.advantages[t]) * taken).mean())
         self.policy.optimizer.zero_grad()
         torch.stack(terms).mean().backward()
         self.policy.optimizer.step()

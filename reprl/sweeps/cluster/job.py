@@ -15,15 +15,16 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, now, step_of, write_atomically
+from reprl.runs.signals import handled
 from reprl.sweeps.ledger import Ledger
-from reprl.sweeps.plan import Task
+from reprl.sweeps.plan import JobSpec
 from reprl.sweeps.process import GRACE, Running, command
 
 POLL = 0.5
@@ -51,6 +52,7 @@ class Launch:
     retry: bool
     time_limit: float | None
     ray: dict[str, Any] | None  # arguments of ray.init
+    trust: dict[str, str] = field(default_factory=dict)  # what the user named
 
     @property
     def place(self) -> Path:
@@ -128,7 +130,7 @@ class Worker:
                 folder=self.launch.folder,
                 claim=claim,
                 limit=self.launch.time_limit,
-                environment={"REPRL_JOB": self.where},
+                environment={"REPRL_JOB": self.where, **self.launch.trust},
                 cwd=self.launch.cwd if self.launch.cwd.is_dir() else None,
             )
             try:
@@ -185,22 +187,16 @@ def passing_on(running: Running) -> Iterator[None]:
 
     submitit requeues inside its handler of the preemption signal, and SLURM then ends the job.
     """
-    before: dict[signal.Signals, Any] = {}
+    signals = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+    before = {s: handler for s in signals if callable(handler := signal.getsignal(s))}
 
     def handle(number: int, frame: FrameType | None) -> None:
         print(f"{signal.Signals(number).name}: stopping at a checkpoint", flush=True)
         end(running)
         before[signal.Signals(number)](number, frame)
 
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
-        if callable(handler := signal.getsignal(number)):
-            before[number] = handler
-            signal.signal(number, handle)
-    try:
+    with handled(before, handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end(running: Running) -> None:
@@ -223,13 +219,13 @@ def where() -> str:
     return f"submitit {variables.get('SUBMITIT_LOCAL_JOB_ID', '')} {host}"
 
 
-def note(folder: Path, task: Task, **values: Any) -> None:
+def note(folder: Path, task: JobSpec, **values: Any) -> None:
     """Add a line to the job's history; a full disk must not end a job."""
     with suppress(OSError), open(folder / ".claims" / f"{task.identity}.jsonl", "a") as file:
         file.write(json.dumps(values, default=str) + "\n")
 
 
-def notes(folder: Path, task: Task) -> list[dict[str, Any]]:
+def notes(folder: Path, task: JobSpec) -> list[dict[str, Any]]:
     """Every attempt at a job on a cluster: a line where it began and one where it ended."""
     file = folder / ".claims" / f"{task.identity}.jsonl"
     found = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -20,11 +19,12 @@ from typing import Any
 from reprl import trust
 from reprl.config.overrides import quoted
 from reprl.errors import UserError
+from reprl.runs.signals import STOPPING, handled
 from reprl.sweeps.cluster.job import Launch, Spec, notes
 from reprl.sweeps.cluster.launcher import Launcher
 from reprl.sweeps.ledger import Entry, Ledger
 from reprl.sweeps.plan import Job, Plan
-from reprl.sweeps.view import View
+from reprl.sweeps.view import SweepView
 
 POLL = 0.5
 LOOK = 2.0  # seconds between two looks at every run folder
@@ -47,6 +47,7 @@ class Cluster:
             retry=plan.settings.retry,
             time_limit=plan.settings.time_limit,
             ray=launcher.ray,
+            trust=trust.environment(),
         )
         self.process: subprocess.Popen[bytes] | None = None
         self.stop_signal: int | None = None
@@ -54,11 +55,10 @@ class Cluster:
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
         self.log.parent.mkdir(exist_ok=True)
         self.launch.write()
         try:
-            with View(self.plan, self.ledger) as view:
+            with handled(STOPPING, self._stop), SweepView(self.plan, self.ledger) as view:
                 todo = [j for j in self.plan.jobs if self._open(self.ledger.entries[j.identity])]
                 while todo and self.stop_signal is None:
                     code = self._hand_over(todo, view)
@@ -69,8 +69,6 @@ class Cluster:
                 self.ledger.write()
                 view.show()
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             if self.process is not None and self.process.poll() is None:
                 self.process.kill()
         view.finish()
@@ -79,7 +77,7 @@ class Cluster:
     def _open(self, entry: Entry) -> bool:
         return entry.status != "finished" and (entry.status != "failed" or self.launch.retry)
 
-    def _hand_over(self, todo: list[Job], view: View) -> int:
+    def _hand_over(self, todo: list[Job], view: SweepView) -> int:
         """Give jobs to the launcher and wait for it; its exit code."""
         numbers = ",".join(str(self.plan.jobs.index(job)) for job in todo)
         place = quoted(self.launch.place)

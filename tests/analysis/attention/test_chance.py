@@ -14,14 +14,14 @@ from reprl.analysis.attention.pictures import moments
 from reprl.analysis.attention.record import Recording, collect, scripted
 from reprl.analysis.attention.scores import cell_peaks, chance, pointing, relative
 from reprl.analysis.attention.study import _scores
-from reprl.analysis.attention.views import View, look, make_view
+from reprl.analysis.attention.views import Attribution, look, make_view
 from reprl.envs.vector import make_vec_env
 
 GRIDS = {"conv": (7, 7), "conv_21": (21, 21)}  # masks on cells of NatureCNN, or finer ones
 
 
 @pytest.fixture(scope="module")
-def views() -> dict[str, View]:
+def views() -> dict[str, Attribution]:
     env = make_vec_env(n_envs=1)
     models = {name: A2C("CnnPolicy", env, seed=0, attention=name) for name in GRIDS}
     return {name: make_view(network_of(model)) for name, model in models.items()}
@@ -32,7 +32,7 @@ def game(views) -> Recording:
     return collect(views["conv"], "green_lines", steps=120, n_envs=3, player=scripted(0))
 
 
-def still(game: Recording, view: View, mask: torch.Tensor) -> Recording:
+def still(game: Recording, view: Attribution, mask: torch.Tensor) -> Recording:
     """The same game, seen through a mask that never moves."""
     return replace(game, view=view, cells=mask.expand(len(game.blocks), 1, *mask.shape))
 

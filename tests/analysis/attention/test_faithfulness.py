@@ -7,6 +7,7 @@ from toys import REGION, RegionNetwork
 
 from reprl.analysis.attention.faithfulness import (
     curve_table,
+    masked_returns,
     pixel_order,
     policy_curves,
     randomised,
@@ -15,8 +16,7 @@ from reprl.analysis.attention.faithfulness import (
     similarity,
     typical_picture,
 )
-from reprl.analysis.attention.masked_play import masked_returns
-from reprl.analysis.attention.views import View, make_view
+from reprl.analysis.attention.views import Attribution, make_view
 
 RNG = np.random.default_rng(3)
 
@@ -83,7 +83,7 @@ def test_typical_picture_has_no_moving_ball():
     assert (typical_picture(frames) == 40).all()
 
 
-class BlindView(View):
+class BlindView(Attribution):
     """An edge detector: it shows the picture whatever the weights are."""
 
     name = "gradient"
@@ -120,7 +120,7 @@ def test_similarity():
     assert similarity(maps, np.ones_like(maps)) == 0.0
 
 
-class Elsewhere(View):
+class Elsewhere(Attribution):
     """Attends to a corner that RegionNetwork does not depend on."""
 
     name = "elsewhere"

@@ -8,8 +8,14 @@ from torch import nn
 from toys import REGION, RegionNetwork, ball_model
 
 from reprl.analysis.attention.network import kl, network_of
-from reprl.analysis.attention.saliency import GradCam, Perturbation, last_map
-from reprl.analysis.attention.views import look, make_view, pixel_maps
+from reprl.analysis.attention.views import (
+    GradCam,
+    Perturbation,
+    last_map,
+    look,
+    make_view,
+    pixel_maps,
+)
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.schema import ATTRIBUTIONS
@@ -42,7 +48,9 @@ def test_network_is_the_policy_itself(stock, observations):
         values = stock.policy.predict_values(tensors)[:, 0]
         # SB3 normalises its logits before the softmax: the last bit differs.
         torch.testing.assert_close(network(images).softmax(dim=1), expected, rtol=0, atol=1e-6)
-        assert torch.equal(network.values(images), values)
+    outputs, _ = network.outputs(observations, ())
+    np.testing.assert_allclose(outputs.values, values, atol=1e-6)
+    np.testing.assert_allclose(outputs.probs, expected, atol=1e-6)
 
 
 def test_gradients_are_the_weights():

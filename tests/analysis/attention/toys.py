@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from reprl.analysis.attention.network import Network
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.envs.vector import make_vec_env
+from reprl.policy import Outputs, State
 
 REGION = (slice(20, 28), slice(50, 58))  # the only pixels RegionNetwork depends on
 
@@ -26,8 +27,14 @@ class RegionNetwork(Network):
         s = (images[:, -1] * self.weights).sum(dim=(1, 2))
         return torch.stack([s, -s], dim=1)
 
-    def values(self, images: Tensor) -> Tensor:
-        return images.mean(dim=(1, 2, 3))
+    def initial_state(self, n: int) -> State:
+        return ()
+
+    def outputs(self, observations, state, starts=None):
+        with torch.no_grad():
+            probs = self(self.images(observations)).double().softmax(dim=1).numpy()
+        empty = np.zeros((len(probs), 0), np.float32)
+        return Outputs(probs, observations.mean(axis=(1, 2, 3)), empty, None), state
 
 
 class BallEncoder(Encoder):

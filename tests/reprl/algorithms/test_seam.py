@@ -1,6 +1,7 @@
-"""Two agents from outside the package, one with a memory and one with Q-values, on the seam.
+"""Two agents and a game from outside the package: a memory, Q-values, and Freeway, on the seams.
 
-They train from the command line, are killed, resume bit for bit, play, have twins and a report.
+All train from the command line, are killed, resume bit for bit, play, have twins, maps of their
+attention and a report; what they have not is said in a sentence.
 """
 
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,16 +25,25 @@ COMMON = [
 ]
 
 
-def reprl(*arguments: str) -> subprocess.Popen[bytes]:
+NO_MASK = "no attention mask: its gradient is shown"
+KINDS = {
+    "q_learning": (["algo=q_learning"], [NO_MASK, "its Q-values are explained"]),
+    "recurrent": (["algo=recurrent"], [NO_MASK]),
+    "freeway": (["algo=a2c", "attention=conv", "env.game=freeway:FREEWAY"], ["chicken"]),
+}
+
+
+def reprl(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
     own = [f"--config-dir={TOYS / 'conf'}"] if arguments[0] != "report" else []
-    return subprocess.Popen([sys.executable, "-m", "reprl", *arguments, *own])
+    return subprocess.Popen([sys.executable, "-m", "reprl", *arguments, *own], **streams)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["q_learning", "recurrent"])
-def test_an_agent_of_another_kind_lives_like_ppo(algorithm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_or_a_game_of_another_kind_lives_like_ours(kind: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "runs" / "whole", tmp_path / "killed"
-    train = ["train", *COMMON, f"algo={algorithm}"]
+    chosen, said = KINDS[kind]
+    train = ["train", *COMMON, *chosen]
     assert reprl(*train, f"run_dir={whole}").wait() == 0
     process = reprl(*train, f"run_dir={killed}")
     while not checkpoint.steps(killed):
@@ -55,5 +66,19 @@ def test_an_agent_of_another_kind_lives_like_ppo(algorithm: str, tmp_path: Path)
     assert len(games) == 4
     twins = pd.read_csv(whole / "evaluation" / "twin.csv")
     assert (twins["js"] >= 0).all()
+    looks = ["variant=green_lines", "steps=32"]
+    if kind != "freeway":  # whose games are ten times as long
+        looks += ["faithfulness=true", "games=2"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    looking = reprl("attention", str(whole), *looks, **streams)
+    out = looking.communicate()[0].decode()
+    assert looking.returncode == 0, out
+    assert all(words in out for words in said), out
+    scores = pd.read_csv(whole / "attention" / "scores.csv")
+    assert set(scores["view"]) == {"mask" if kind == "freeway" else "gradient"}
+    if kind != "freeway":
+        faithful = pd.read_csv(whole / "attention" / "faithfulness.csv")
+        assert faithful["value"].notna().all()
+        assert set(faithful["test"]) == {"deletion", "insertion", "return", "weights randomised"}
     assert reprl("report", str(tmp_path / "runs"), f"out={tmp_path / 'report'}").wait() == 0
     assert (tmp_path / "report" / "report.html").is_file()

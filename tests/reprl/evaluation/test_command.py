@@ -114,16 +114,16 @@ def test_an_interrupted_evaluation_keeps_whole_variants_only(runs, capsys, monke
 
 
 def test_twins_are_stored_and_reused(runs, capsys, monkeypatch):
-    from reprl.evaluation import twin_folder
+    from reprl.evaluation import twin
 
     measured = []
-    real = twin_folder.twin_evaluation
+    real = twin.twin_evaluation
 
     def counting(model, variants, *arguments, **options):
         measured.append([v.name for v in variants])
         return real(model, variants, *arguments, **options)
 
-    monkeypatch.setattr(twin_folder, "twin_evaluation", counting)
+    monkeypatch.setattr(twin, "twin_evaluation", counting)
     place = runs / "second"
     code, out = run(capsys, place, "twin=true", "variants=green_lines,drift_left", "steps=8")
     assert code == 0

@@ -5,7 +5,7 @@ import pytest
 from reprl.envs import find
 from reprl.errors import UserError
 from reprl.evaluation.campaign import missing
-from reprl.evaluation.episodes import Game
+from reprl.evaluation.episodes import FinishedGame
 from reprl.evaluation.evaluate import table
 from reprl.evaluation.players import RandomAgent, Task
 from reprl.evaluation.variants import expand, label
@@ -33,7 +33,9 @@ def test_different_variants_are_played_beside_each_other():
     user = "reprl.envs.variation.picture:Noise"
     mixed = expand([f"{user}@0.3+drift_left", f"{user}@0.9+drift_left"])
     tasks = [Task(variant, 0, 0) for variant in mixed]
-    played = table([Game(tasks[0], 1.0, 400, 100, "game_over", "0" * 16)], RandomAgent(4), 0.0)
+    played = table(
+        [FinishedGame(tasks[0], 1.0, 400, 100, "game_over", "0" * 16)], RandomAgent(4), 0.0
+    )
     assert missing(played, tasks, **PROTOCOL) == tasks[1:]
     levels = expand([f"{user}+drift_left"], [0.25, 1])
     assert len({label(variant) for variant in levels}) == 2

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reprl.components import agent_specs
 from reprl.config.compose import options
-from reprl.specs import resolve
 from reprl.sweeps import plan
 
 
@@ -11,7 +11,7 @@ from reprl.sweeps import plan
 def test_every_job_of_a_shipped_sweep_is_an_agent(name):
     for job in plan.make([f"sweep={name}"], []).jobs:
         config = job.config
-        resolve(
+        agent_specs(
             encoder=config.encoder or None,
             attention=config.attention or None,
             auxiliary=config.auxiliary or None,

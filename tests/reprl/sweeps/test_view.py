@@ -6,7 +6,7 @@ from rich.console import Console
 from reprl.config.schema import Config
 from reprl.sweeps import plan
 from reprl.sweeps.ledger import Ledger
-from reprl.sweeps.view import View, what_varies
+from reprl.sweeps.view import SweepView, what_varies
 
 
 def make(tmp_path, *overrides):
@@ -28,7 +28,7 @@ def test_a_restart_says_what_is_there_and_only_then_what_changes(tmp_path, capsy
     made, ledger, entries = make(tmp_path, "seed=0,1,2,3")
     entries[0].status = "finished"
     entries[1].status = "killed"
-    with View(made, ledger) as view:
+    with SweepView(made, ledger) as view:
         view.show()
         assert capsys.readouterr().out == (
             f"4 jobs in {tmp_path / 'sweep'}: 1 finished, 1 killed, 2 waiting\n"
@@ -63,7 +63,7 @@ def test_watching_many_jobs_hashes_no_configuration_again(tmp_path, monkeypatch)
     hashed = []
     own = Config.hash.fget
     monkeypatch.setattr(Config, "hash", property(lambda self: hashed.append(1) or own(self)))
-    with View(made, ledger) as view:
+    with SweepView(made, ledger) as view:
         for entry in entries:
             entry.status = "running"
             view.show()
@@ -74,7 +74,7 @@ def test_where_jobs_are_too_many_those_at_work_and_in_trouble_are_shown(tmp_path
     made, ledger, entries = make(tmp_path, "seed=range(12)")
     for number, status in ((7, "running"), (8, "running"), (2, "failed"), (0, "finished")):
         entries[number].status = status
-    view = View(made, ledger)
+    view = SweepView(made, ledger)
     view.console = Console(height=9, width=100, record=True, quiet=True)
     table = view._live_table()
     assert table.row_count == 4
@@ -88,7 +88,7 @@ def test_a_closed_pipe_does_not_end_the_jobs(tmp_path, monkeypatch):
     def gone(*_, **__):
         raise BrokenPipeError
 
-    with View(made, ledger) as view:
+    with SweepView(made, ledger) as view:
         monkeypatch.setattr("builtins.print", gone)
         entries[0].status = "running"
         view.show()
