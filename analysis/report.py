@@ -122,7 +122,7 @@ def compose(
     methods = list(dict.fromkeys([*(r.method for r in results.runs), *_methods(episodes)]))
     order = row_order(summary, methods)
     plain = {run.method for run in results.runs if is_plain(run.config)}
-    looks = {m: s for m, s in styles(order, plain).items()}
+    looks = styles(order, plain)
     variants = _variants(episodes)
     tables = _tables(results, summary, variants, found)
     tables["claims"] = claims_table(results, declared)
@@ -139,7 +139,8 @@ def compose(
     calls = commands(results, out)
     films = embedded_films(results, order, table)
     css = _template("report.css") + _template("overview.css") + _template("explorer.css")
-    css += f":root {{ {colours(False)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
+    css += f":root {{ {colours(False)} }}\n"
+    css += f"@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
     script = "".join(map(_template, ("charts.js", "overview.js", "page.js", "explorer.js")))
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method

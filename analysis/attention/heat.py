@@ -1,7 +1,8 @@
 """How attention is coloured everywhere: as a multiple of what an even map would have.
 
 Transparent at 1 (and below), full at 3, on a fixed scale: an even map leaves the frame as it is,
-and maps of different agents and moments can be compared by eye. The explorer reads the same numbers.
+and maps of different agents and moments can be compared by eye. The explorer reads the same
+numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Films inside the page: one run of each method, until the page would grow too large.
 
-evaluation/film/ of the runs -> **embedded films** -> explorer.js. A film that is damaged is a note of
-the report, and the others are shown.
+evaluation/film/ of the runs -> **embedded films** -> explorer.js. A film that is damaged is a note
+of the report, and the others are shown.
 """
 
 from __future__ import annotations

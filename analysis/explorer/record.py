@@ -1,8 +1,8 @@
 """Films for the explorer: one game of an agent, in every picture, with what it made of each.
 
-checkpoint -> twin evaluation's game -> **film** -> evaluation/film/ in the run folder -> report. The
-agent plays the clean picture; at each step the frame, its attention, action probabilities and value
-are kept for the clean picture and for each variant's.
+checkpoint -> twin evaluation's game -> **film** -> evaluation/film/ in the run folder -> report.
+The agent plays the clean picture; at each step the frame, its attention, action probabilities and
+value are kept for the clean picture and for each variant's.
 """
 
 from __future__ import annotations

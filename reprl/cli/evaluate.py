@@ -205,7 +205,7 @@ def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any
     options = {key: values[key] for key in keys}
     rows: list[pd.DataFrame] = []
 
-    def look(target: Target) -> None:
+    def look(target: Measured) -> None:
         rows.append(twin_rows(target, compared, **options))
         if values["film"]:
             _film(target, compared, values)
@@ -216,7 +216,7 @@ def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any
     return 1 if failed else 0
 
 
-def _film(target: Target, variants: list[Variant], values: dict[str, Any]) -> None:
+def _film(target: Measured, variants: list[Variant], values: dict[str, Any]) -> None:
     """Record the first steps of the games just looked at, for the report's explorer."""
     from reprl.analysis.explorer.record import record_film, write_film
 

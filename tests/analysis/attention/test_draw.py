@@ -115,7 +115,7 @@ def test_names_are_broken_at_their_joints():
 def test_nothing_is_written_over_the_edge_of_a_small_sheet(recording):
     """A title that is wider than its sheet is wrapped."""
     title = "a_method_of_a_long_name · green_lines_matched · mask · step 10000000 · scripted plays"
-    title += f" · {title}"
+    title += f" · {title} · {title}"
     sheet = contact_sheet(recording, title, 2)
     short = contact_sheet(recording, "title", 2)
     assert sheet.shape[1] == short.shape[1] < font(20).getlength(title)
