@@ -51,6 +51,8 @@ INTERVALS = (
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
+SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may not
+LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
 KINDS = {
     "mask": "Masks: what the agent lets through",
@@ -164,6 +166,7 @@ def compose(
         "chosen": _first_choice(variants, tables, _looked_at(tables, gallery)),
         "evaluated": evaluated,
         "matrix": grid,
+        "numbered": any(len(m) > LONGEST for m in grid["methods"]),
         "kinds": attended,
         "explorer": films,
         "explorer_html": Markup(_template("explorer.html")),
@@ -199,8 +202,8 @@ def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
     parts = {
         ("overview", "Score on every variant"): context["evaluated"],
         ("one", "Every seed, clean to variant"): context["evaluated"],
-        ("compare", "Method against method"): context["evaluated"],
         ("severity", "Severity"): context["curves"],
+        ("compare", "Method against method"): context["evaluated"],
         ("explorer", "Watch a game change"): context["explorer"],
         ("attention", "Where the agents look"): looks,
         ("twin", tables["twin"].title): full("twin"),
@@ -334,7 +337,7 @@ def _row_methods(table: Table, index: int) -> list[str]:
 
 def _breakable(text: str) -> Markup:
     """Escaped text that may break behind its signs, not in the middle of a word."""
-    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[_+\-./,=])", text))
+    return Markup("<wbr>").join(escape(part) for part in re.split(SEAMS, text))
 
 
 def _template(name: str) -> str:

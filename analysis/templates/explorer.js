@@ -53,7 +53,7 @@ function makeExplorer(all) {
     context.lineWidth = 2; context.strokeStyle = style; context.stroke();
   }
   function drawScreen(id, index) {
-    const canvas = byId(id), context = canvas.getContext("2d"), [h, w] = film.size, scale = 3;
+    const canvas = byId(id), context = canvas.getContext("2d", { willReadFrequently: true }), [h, w] = film.size, scale = 3;
     if (canvas.width !== w * scale || canvas.height !== h * scale) { canvas.width = w * scale; canvas.height = h * scale; }
     context.imageSmoothingEnabled = false;
     context.clearRect(0, 0, canvas.width, canvas.height);
@@ -81,17 +81,17 @@ function makeExplorer(all) {
   }
 
   function drawLine() {
-    const box = byId("film-line"), wide = Math.max(260, box.clientWidth), high = 84, line = film.pictures[picture];
+    const box = byId("film-line"), wide = Math.max(260, box.clientWidth), high = 70, line = film.pictures[picture];
     box.textContent = "";
     const g = svg(box, "svg", { viewBox: `0 0 ${wide} ${high}`, height: high, role: "img", "aria-label": "change of the policy and value over the game" });
-    const x = scale(0, Math.max(1, last()), 4, wide - 4), most = Math.max(0.05, ...line.change), y = scale(0, most, high - 4, 16);
-    const values = film.pictures[0].values.concat(line.values), v = scale(Math.min(...values), Math.max(...values), high - 6, 18);
-    film.games.forEach((game, i) => { if (i && game !== film.games[i - 1]) svg(g, "line", { x1: x(i), x2: x(i), y1: 14, y2: high, class: "game" }); });
+    const x = scale(0, Math.max(1, last()), 4, wide - 4), most = Math.max(0.05, ...line.change), y = scale(0, most, high - 4, 4);
+    const values = film.pictures[0].values.concat(line.values), v = scale(Math.min(...values), Math.max(...values), high - 6, 6);
+    film.games.forEach((game, i) => { if (i && game !== film.games[i - 1]) svg(g, "line", { x1: x(i), x2: x(i), y1: 0, y2: high, class: "game" }); });
     svg(g, "path", { d: `M${x(0)},${high - 4}` + line.change.map((c, i) => `L${x(i)},${y(c)}`).join("") + `L${x(last())},${high - 4}Z`, class: "change" });
     for (const [own, kind] of [[film.pictures[0].values, "clean"], [line.values, "varied"]])
       svg(g, "path", { d: "M" + own.map((value, i) => `${x(i)},${v(value)}`).join("L"), class: `value ${kind}` });
-    svg(g, "text", { x: 4, y: 11, class: "tick" }, `filled: change of the policy (JS, up to ${number(most, 2)} nats); lines: value on the clean picture and on ${line.variant}`);
-    const now = svg(g, "line", { y1: 14, y2: high, class: "now" });
+    byId("film-lines").textContent = `Filled: change of the policy (JS, up to ${number(most, 2)} nats). Lines: value on the clean picture (gray) and on ${line.variant} (blue).`;
+    const now = svg(g, "line", { y1: 0, y2: high, class: "now" });
     plot = { now, x };
     const go = (event) => { const b = g.getBoundingClientRect(); seek(Math.round((event.clientX - b.left) / b.width * last())); };
     g.addEventListener("pointerdown", (event) => { g.setPointerCapture(event.pointerId); go(event); });
