@@ -102,29 +102,35 @@ def finding(table: Played | None, summary: pd.DataFrame, baseline: str | None) -
     if ranked.empty:
         poor = all(r is False for r in summary["ranked"])
         some = summary[summary["score"].notna()].sort_values("score", ascending=False)
+        title = "No method was played on the variants yet"
         if poor:
             few = {1: "The only method is not", 2: "Neither method is"}
-            title = f"{few.get(len(summary), f'None of the {len(summary)} methods is')} better than random play yet"
+            who = few.get(len(summary), f"None of the {len(summary)} methods is")
+            title = f"{who} better than random play yet"
         elif len(some):
-            best = some.iloc[0]
-            title = f"{best['method']} scores {form(best['score'], 'score')} on the variants; nothing can be ranked yet"
-        else:
-            title = "No method was played on the variants yet"
+            best, points = some.iloc[0]["method"], form(some.iloc[0]["score"], "score")
+            title = f"{best} scores {points} on the variants; nothing can be ranked yet"
         return Finding(title, baseline, found)
     names = [str(m) for m in ranked["method"]]
-    title = _first(ranked, baseline, found)
+    title = _first(ranked, summary, baseline, found)
     dark = unplayed(table, names)
     if dark and len(dark) < 4:
         title += f"; on {' and '.join(dark)} nobody plays"
     return Finding(title, baseline, found)
 
 
-def _first(ranked: pd.DataFrame, baseline: str | None, found: dict[str, Difference]) -> str:
+def _first(
+    ranked: pd.DataFrame,
+    summary: pd.DataFrame,
+    baseline: str | None,
+    found: dict[str, Difference],
+) -> str:
     best = ranked.iloc[0]
     name, points = str(best["method"]), form(best["score"], "score")
+    clean = form(best["clean"], "score")
     if not np.isfinite(best["score"]):
-        return f"{name} scores {form(best['clean'], 'score')} on the clean game; no variant was played by all"
-    base = ranked[ranked["method"] == baseline]
+        return f"{name} scores {clean} on the clean game; no variant was played by all"
+    base = summary[(summary["method"] == baseline) & summary["score"].notna()]
     if name == baseline and len(ranked) > 1:
         second = ranked.iloc[1]
         return (
@@ -149,8 +155,9 @@ def _first(ranked: pd.DataFrame, baseline: str | None, found: dict[str, Differen
         how = "scores most" if clear else "scores most, perhaps by chance"
         if not np.isfinite(best["score_low"]):
             how = "scores most"
-        return f"{name} {how}: {points} points on the variants, {second['method']} {form(second['score'], 'score')}"
-    return f"{name} scores {points} points on the variants and {form(best['clean'], 'score')} on the clean game"
+        other = f"{second['method']} {form(second['score'], 'score')}"
+        return f"{name} {how}: {points} points on the variants, {other}"
+    return f"{name} scores {points} points on the variants and {clean} on the clean game"
 
 
 def signed(gap: Difference) -> str:

@@ -21,6 +21,11 @@ from reprl.analysis.tables import form
 from reprl.naming import is_baseline
 from reprl.schema import CLEAN
 
+BANDS = {  # what the bands are called, by whether there are few seeds
+    True: "t interval over runs (few: read the dots)",
+    False: "95 % interval over runs",
+}
+
 
 def row_order(summary: pd.DataFrame, methods: Sequence[str]) -> list[str]:
     """By the score on the variants, then by the clean game; untrained players last."""
@@ -50,7 +55,7 @@ def overview(table: Played, found: Finding, order: Sequence[str]) -> dict[str, A
             method: {"value": d.value, "low": d.low, "high": d.high, "text": signed(d)}
             for method, d in found.differences.items()
         },
-        "few": _few(table),
+        "band": BANDS[_few(table)],
     }
 
 

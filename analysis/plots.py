@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from reprl.analysis.definitions import PLOTS
 from reprl.analysis.palette import Style
 from reprl.disk import replacing
 from reprl.naming import file_name
@@ -26,11 +27,6 @@ SETTINGS: dict[Any, Any] = {
     "grid.color": "#e4e6e8",
     "axes.axisbelow": True,
     "text.parse_math": False,  # a method may have a dollar sign in its name
-}
-LABELS = {
-    "retention": "retention: share of what was learned that survives",
-    "gap": "gap: points lost against the clean game",
-    "score": "score: points a game",
 }
 
 
@@ -51,20 +47,73 @@ def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -
 
 def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[str, Figure]]:
     trained = {m["name"] for m in data["methods"] if not m["baseline"]}
-    for name, label in LABELS.items():
+    if data.get("overview") and any(m in trained for m in data["overview"]["order"]):
+        yield "overview", overview_figure(data, styles)
+    for name in ("retention", "gap", "score"):
         items = [p for p in data["points"][name] if p["method"] in trained]
         if items:
-            yield name, dot_figure(items, data["variants"], styles, label)
+            yield name, dot_figure(items, data["variants"], styles, PLOTS[name]["x"])
     if any(row[m][0] is not None for row in data["twin"] for m in data["measures"]):
         yield "twin", twin_figure(data, styles)
     for curve in dict.fromkeys(s["curve"] for s in data["severity"]):
         series = [s for s in data["severity"] if s["curve"] == curve and s["method"] in trained]
         if series:
-            axes = (f"severity of {curve}", "score (points a game)")
+            axes = (f"{curve}: {PLOTS['severity']['x']}", PLOTS["severity"]["y"])
             yield f"severity_{_file(curve)}", line_figure(series, styles, *axes)
-    if data["learning"]:
-        label = "training score (points a game)"
-        yield "learning", line_figure(data["learning"], styles, "training steps", label)
+    if data.get("profile"):
+        words = PLOTS["profile"]
+        yield "profile", line_figure(data["profile"], styles, words["x"], words["y"], stepped=True)
+    for over, series in data["learning"].items():
+        if series:
+            words = PLOTS["learning"]
+            name = "learning" if over == "steps" else f"learning_{over}"
+            yield name, line_figure(series, styles, words["x"][over], words["y"])
+
+
+def overview_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
+    """The page's first plot: variants as columns, methods as rows, differences on the right."""
+    spec, words = data["overview"], PLOTS["overview"]
+    trained = {m["name"] for m in data["methods"] if not m["baseline"]}
+    rows = [m for m in spec["order"] if m in trained]
+    columns, gaps = data["variants"], spec["difference"]
+    panels = len(columns) + bool(gaps)
+    figure = Figure(figsize=(1.6 + 1.35 * panels, 1.1 + 0.3 * len(rows)))
+    grid = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+    points = {(p["method"], p["variant"]): p for p in data["points"]["score"]}
+    highest = 0.0
+    for axes, variant in zip(grid, columns, strict=False):
+        if variant in data["random"]:
+            axes.axvline(data["random"][variant], color="#555", ls="--", lw=0.8)
+        for y, method in enumerate(rows):
+            runs = [s["scores"].get(variant) for s in data["seeds"] if s["method"] == method]
+            known = [r for r in runs if r is not None]
+            _row(axes, y, points.get((method, variant)), styles[method].light)
+            axes.plot(known, [y] * len(known), "o", color=styles[method].light, ms=3.5, mew=0)
+            highest = max([highest, *known])
+        axes.set_title(_text(variant), fontsize=8)
+    for axes in grid[: len(columns)]:
+        axes.set_xlim(min(0, axes.get_xlim()[0]) if spec["lowest"] is None else 0, highest * 1.08)
+    if gaps:
+        axes = grid[-1]
+        axes.axvline(0, color="#222", lw=0.8)
+        for y, method in enumerate(rows):
+            _row(axes, y, gaps.get(method), styles[method].light)
+        axes.set_title(words["against"].format(baseline=spec["baseline"]), fontsize=8)
+        axes.set_xlabel(words["difference"], fontsize=8)
+    grid[0].set_yticks(range(len(rows)), [_text(m) for m in rows])
+    grid[0].set_ylim(len(rows) - 0.5, -0.5)
+    grid[0].set_xlabel(words["x"], fontsize=8)
+    return figure
+
+
+def _row(axes: Any, y: int, item: dict[str, Any] | None, colour: str) -> None:
+    """A mean as a tick and its interval as a band."""
+    if item is None:
+        return
+    if item["low"] is not None and item["high"] is not None:
+        wide = item["high"] - item["low"]
+        axes.barh(y, wide, left=item["low"], height=0.4, color=colour, alpha=0.25, lw=0)
+    axes.plot([item["value"]] * 2, [y - 0.33, y + 0.33], color=colour, lw=1.6)
 
 
 def dot_figure(
@@ -94,7 +143,7 @@ def twin_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
             for row in data["twin"]
         ]
         _dots(axes, items, rows, methods, styles)
-        axes.set_xlabel(measure.replace("_", " "))
+        axes.set_xlabel(PLOTS["twin"]["x"][measure], fontsize=8)
     panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return figure
 
@@ -130,16 +179,26 @@ def _dots(
 
 
 def line_figure(
-    series: list[dict[str, Any]], styles: dict[str, Style], x_label: str, y_label: str
+    series: list[dict[str, Any]],
+    styles: dict[str, Style],
+    x_label: str,
+    y_label: str,
+    *,
+    stepped: bool = False,
 ) -> Figure:
-    """Mean lines with their bands."""
+    """Mean lines with their bands and thin lines of the seeds; `stepped` ones have neither."""
     figure = Figure(figsize=(6.3, 3.4))
     axes = figure.subplots()
     for one in series:
-        style = styles[one["method"]]
-        points = np.array(one["points"], float)  # (T, 5): x, mean, low, high, seeds
-        axes.plot(points[:, 0], points[:, 1], color=style.light, label=_text(one["method"]))
-        axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=style.light, alpha=0.15)
+        colour, name = styles[one["method"]].light, _text(one["method"])
+        points = np.array(one["points"], float)  # (T, 5): x, mean, low, high, seeds; stepped (T, 2)
+        if stepped:
+            axes.step(points[:, 0], points[:, 1], where="post", color=colour, label=name)
+            continue
+        axes.plot(points[:, 0], points[:, 1], color=colour, label=name)
+        axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=colour, alpha=0.12)
+        for seed in one.get("seeds", []):
+            axes.plot(*np.array(seed["points"], float).T, color=colour, lw=0.5, alpha=0.5)
     axes.set_xlabel(_text(x_label))
     axes.set_ylabel(y_label)
     axes.legend(frameon=False)

@@ -52,6 +52,8 @@ INTERVALS = (
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
+SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may not
+LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
 KINDS = {
     "mask": "Masks: what the agent lets through",
@@ -120,7 +122,7 @@ def compose(
     methods = list(dict.fromkeys([*(r.method for r in results.runs), *_methods(episodes)]))
     order = row_order(summary, methods)
     plain = {run.method for run in results.runs if is_plain(run.config)}
-    looks = {m: s for m, s in styles(order, plain).items()}
+    looks = styles(order, plain)
     variants = _variants(episodes)
     tables = _tables(results, summary, variants, found)
     tables["claims"] = claims_table(results, declared)
@@ -137,7 +139,8 @@ def compose(
     calls = commands(results, out)
     films = embedded_films(results, order, table)
     css = _template("report.css") + _template("overview.css") + _template("explorer.css")
-    css += f":root {{ {colours(False)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
+    css += f":root {{ {colours(False)} }}\n"
+    css += f"@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
     script = "".join(map(_template, ("charts.js", "overview.js", "page.js", "explorer.js")))
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method
@@ -161,6 +164,7 @@ def compose(
         "chosen": _first_choice(variants, tables, _looked_at(tables, gallery)),
         "evaluated": evaluated,
         "matrix": grid,
+        "numbered": any(len(m) > LONGEST for m in grid["methods"]),
         "kinds": attended,
         "explorer": films,
         "explorer_html": Markup(_template("explorer.html")),
@@ -196,8 +200,8 @@ def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
     parts = {
         ("overview", "Score on every variant"): context["evaluated"],
         ("one", "Every seed, clean to variant"): context["evaluated"],
-        ("compare", "Method against method"): context["evaluated"],
         ("severity", "Severity"): context["curves"],
+        ("compare", "Method against method"): context["evaluated"],
         ("explorer", "Watch a game change"): context["explorer"],
         ("attention", "Where the agents look"): looks,
         ("twin", tables["twin"].title): full("twin"),
@@ -331,7 +335,7 @@ def _row_methods(table: Table, index: int) -> list[str]:
 
 def _breakable(text: str) -> Markup:
     """Escaped text that may break behind its signs, not in the middle of a word."""
-    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[_+\-./,=])", text))
+    return Markup("<wbr>").join(escape(part) for part in re.split(SEAMS, text))
 
 
 def _template(name: str) -> str:

@@ -1,34 +1,32 @@
-"""Pictures of attention: the frame without the variant, with it, and what the mask leaves.
+"""Pictures of attention: the frame beside its map, clean and varied, and what the mask leaves.
 
-Heat lies over the real frame; objects that have a box, such as ball and paddle, are drawn again on
-top of it and outlined, so that the heat never hides what it should point at.
+Heat (heat.py) lies over the real frame on a fixed scale; objects that have a box, such as ball and
+paddle, are drawn again on top of it and outlined, so that it never hides what it should point at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import cv2
 import imageio.v2 as imageio
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw
 
+from reprl.analysis.attention.heat import EVEN, FULL, heat
 from reprl.analysis.attention.lettering import LINE, font, wrapped
 from reprl.analysis.attention.record import Recording
 from reprl.analysis.attention.scores import chance, energy
-from reprl.analysis.attention.views import pixel_maps
+from reprl.analysis.attention.views import even_maps, pixel_maps
 from reprl.disk import replacing
 from reprl.envs.machine import FPS
 from reprl.envs.objects import DISTRACTOR, Box, Objects
 
 ZOOM = 2
-STRENGTH = 0.8  # how opaque the hottest place is
 INK, PAPER, QUIET = (235, 235, 235), (24, 24, 27), (160, 160, 168)
 # of a game's boxes in turn
 OUTLINES = (
@@ -39,7 +37,7 @@ OUTLINES = (
     ("pink", (255, 128, 224)),
 )
 EDGE, GAP = 16, 8
-MARGIN = 190  # of row titles
+MARGIN = 190  # of what is said of a moment
 
 
 @dataclass(frozen=True)
@@ -49,19 +47,6 @@ class DrawnLook:
     titles: tuple[str, ...]
     panels: tuple[np.ndarray, ...]  # (420, 320, 3) each
     caption: tuple[str, ...]
-
-
-def heat(frame: np.ndarray, attention: np.ndarray, top: float) -> np.ndarray:
-    """A frame (H, W, 3) under attention (H, W), whose colour and opacity are full at `top`.
-
-    Below the heat the frame turns gray, so that bricks do not add colours of their own.
-    """
-    level = np.clip(attention / top if top > 0 else np.zeros_like(attention), 0, 1)
-    colour = _inferno()[(level * 255).astype(np.uint8)]  # (H, W, 3)
-    gray = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)[..., None]
-    opacity = np.sqrt(level)[..., None]
-    below = frame * (1 - opacity) + gray * opacity
-    return (below * (1 - STRENGTH * opacity) + colour * (STRENGTH * opacity)).astype(np.uint8)
 
 
 def panel(picture: np.ndarray, frame: np.ndarray | None, objects: Objects | None) -> np.ndarray:
@@ -96,8 +81,9 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[DrawnLook]:
     maps = pixel_maps(view, recording.cells[looks], raw)  # (m, 210, 160) in Breakout
     clean = recording.clean_cells
     clean_maps = None if clean is None else pixel_maps(view, clean[which], raw)
-    # One scale for all, so that dim maps look dim; not the maximum, which may be a lone pixel.
-    top = float(np.quantile(maps[:: len(maps) // 60 + 1], 0.998))
+    maps = maps / even_maps(view, recording.cells[looks], raw)
+    if clean is not None and clean_maps is not None:
+        clean_maps = clean_maps / even_maps(view, clean[which], raw)
     left = view.visibility(recording.cells[looks].to(view.network.device))[:, 0].cpu().numpy()
     for i, (m, index) in enumerate(zip(which, looks, strict=True)):
         objects = recording.objects[index] if recording.objects is not None else None
@@ -105,18 +91,18 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[DrawnLook]:
         seen = recording.observations[index, -1] * left[i]
         masked = cv2.resize(seen, raw[::-1], interpolation=cv2.INTER_LINEAR)
         masked = np.repeat(masked.astype(np.uint8)[..., None], 3, axis=2)
-        pictures = [
-            ("the frame", panel(frame, None, objects)),
-            (
-                f"{view.name} on {recording.variant}",
-                panel(heat(frame, maps[i], top), frame, objects),
-            ),
-            ("what it leaves", panel(masked, None, objects)),
-        ]
+        pictures = []
         if recording.clean_frames is not None and clean_maps is not None:
             twin = recording.clean_frames[m]
-            warm = heat(twin, clean_maps[i], top)
-            pictures[0] = (f"{view.name} on the clean game", panel(warm, twin, objects))
+            pictures += [
+                ("the clean game", panel(twin, None, objects)),
+                (f"{view.name} on it", panel(heat(twin, clean_maps[i]), twin, objects)),
+            ]
+        pictures += [
+            (recording.variant, panel(frame, None, objects)),
+            (f"{view.name} on {recording.variant}", panel(heat(frame, maps[i]), frame, objects)),
+            ("what it leaves", panel(masked, None, objects)),
+        ]
         caption = _caption(recording, m, index)
         yield DrawnLook(tuple(t for t, _ in pictures), tuple(p for _, p in pictures), caption)
 
@@ -157,33 +143,33 @@ def spread(recording: Recording, count: int = 6) -> np.ndarray:
     return np.unique([usable[np.abs(usable - w).argmin()] for w in wanted])
 
 
-def contact_sheet(recording: Recording, title: str, count: int = 6) -> np.ndarray:
-    """Moments as columns, their panels as rows: one RGB picture."""
+def contact_sheet(recording: Recording, title: str, count: int = 4) -> np.ndarray:
+    """Moments as rows, each frame beside its map: one RGB picture."""
     chosen = list(moments(recording, spread(recording, count)))
     height, width = chosen[0].panels[0].shape[:2]
-    wide = EDGE * 2 + MARGIN + len(chosen) * (width + GAP)
-    head, legend = (
-        wrapped(title, wide - 2 * EDGE, 20),
-        wrapped(legend_of(recording), wide - 2 * EDGE, 14),
-    )
-    captions = [[wrapped(text, width, 15) for text in moment.caption] for moment in chosen]
-    foot = LINE * max(sum(map(len, texts)) for texts in captions) + 12
-    rows = len(chosen[0].panels)
-    top = EDGE + len(head) * 25 + 15
-    below = top + rows * (height + GAP) + 4
-    sheet = Image.new("RGB", (wide, below + foot + len(legend) * LINE + EDGE), PAPER)
+    wide = EDGE * 2 + MARGIN + len(chosen[0].panels) * (width + GAP)
+    room = wide - 2 * EDGE
+    head, legend = wrapped(title, room, 20), wrapped(legend_of(recording), room, 14)
+    names = [wrapped(name, width, 16) for name in chosen[0].titles]
+    top = EDGE + len(head) * 25 + 10
+    first = top + LINE * max(map(len, names)) + 8
+    captions = [[wrapped(text, MARGIN - GAP, 15) for text in one.caption] for one in chosen]
+    rows = [max(height, LINE * sum(map(len, lines))) + GAP for lines in captions]
+    below = first + sum(rows) + 4
+    sheet = Image.new("RGB", (wide, below + len(legend) * LINE + EDGE), PAPER)
     pen = ImageDraw.Draw(sheet)
     _write(pen, (EDGE, EDGE), head, INK, 20, 25)
-    for r, name in enumerate(chosen[0].titles):
-        _write(pen, (EDGE, top + r * (height + GAP)), wrapped(name, MARGIN - GAP, 16), INK, 16)
-    for c, moment in enumerate(chosen):
-        x = EDGE + MARGIN + c * (width + GAP)
-        for r, picture in enumerate(moment.panels):
-            sheet.paste(Image.fromarray(picture), (x, top + r * (height + GAP)))
-        y = below
-        for k, lines in enumerate(captions[c]):
-            y = _write(pen, (x, y), lines, INK if k == 0 else QUIET, 15)
-    _write(pen, (EDGE, below + foot), legend, QUIET, 14)
+    for c, lines in enumerate(names):
+        _write(pen, (EDGE + MARGIN + c * (width + GAP), top), lines, INK, 16)
+    y = first
+    for moment, texts, tall in zip(chosen, captions, rows, strict=True):
+        at = y
+        for k, lines in enumerate(texts):
+            at = _write(pen, (EDGE, at), lines, INK if k == 0 else QUIET, 15)
+        for c, picture in enumerate(moment.panels):
+            sheet.paste(Image.fromarray(picture), (EDGE + MARGIN + c * (width + GAP), y))
+        y += tall
+    _write(pen, (EDGE, below), legend, QUIET, 14)
     return np.asarray(sheet)
 
 
@@ -203,7 +189,7 @@ def _write(
 
 def legend_of(recording: Recording) -> str:
     """What the boxes and the numbers below the pictures mean."""
-    words = ["one heat scale for all moments"]
+    words = [f"heat begins at {EVEN:g}x and is full at {FULL:g}x"]
     if recording.objects is not None:
         boxes = zip(recording.objects[0].boxes, cycle(OUTLINES), strict=False)
         shown = ", ".join(f"{colour} box: {name}" for name, (colour, _) in boxes)
@@ -255,8 +241,3 @@ def write_picture(picture: np.ndarray, path: Path) -> None:
     """Save an RGB picture as PNG."""
     with replacing(path) as draft:
         Image.fromarray(picture).save(draft, optimize=True)
-
-
-@cache
-def _inferno() -> np.ndarray:
-    return (matplotlib.colormaps["inferno"](np.arange(256))[:, :3] * 255).astype(np.float32)

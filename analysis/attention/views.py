@@ -290,3 +290,9 @@ def pixel_maps(view: Attribution, cells: Tensor, size: int | tuple[int, int]) ->
     device = view.network.device
     parts = [view.project(part.to(device), size)[:, 0].cpu() for part in cells.split(256)]
     return torch.cat(parts).numpy()
+
+
+def even_maps(view: Attribution, cells: Tensor, size: int | tuple[int, int]) -> np.ndarray:
+    """What maps of the same mass would have on a picture were they even: (N, H, W), above 0."""
+    even = torch.ones_like(cells) * cells.mean(dim=(2, 3), keepdim=True)
+    return np.maximum(pixel_maps(view, even, size), 1e-12)

@@ -98,7 +98,7 @@ function dots(box, spec) {
   const methods = Object.keys(styleOf).filter((m) => items.some((i) => i.method === m));
   const rows = spec.rows.filter((r) => items.some((i) => i.row === r));
   if (!items.length) { box.textContent = nothing(spec.items.filter((i) => i.value !== null), spec.missing); return; }
-  const lane = 17, block = 26 + lane * methods.length, top = spec.lines ? 26 : 10;
+  const lane = methods.length > 4 ? 12 : 17, block = 24 + lane * methods.length, top = spec.lines ? 26 : 10;
   const view = canvas(box, top + rows.length * block + 46, spec.title);
   const g = view.root, left = 8, right = view.width - 12;
   // Whiskers of few seeds can be huge: the axis follows the dots, whiskers are cut at its ends.
@@ -121,7 +121,7 @@ function dots(box, spec) {
     if (r) svg(g, "line", { x1: 0, x2: view.width, y1: y0, y2: y0, class: "grid" });
     svg(g, "text", { x: left, y: y0 + 17, class: "row" }, row);
     for (const item of items.filter((i) => i.row === row)) {
-      const y = y0 + 30 + lane * methods.indexOf(item.method);
+      const y = y0 + 28 + lane * methods.indexOf(item.method);
       if (item.low !== null && item.high !== null) {
         const a = Math.max(low, item.low), b = Math.min(high, item.high);
         svg(g, "line", { x1: x(a), x2: x(b), y1: y, y2: y, stroke: colour(item.method), class: "whisker" });
@@ -148,7 +148,7 @@ function scoreAxis(g, y, places, left, right, label, form) {
 // Methods are named at the ends of their lines, or below the plot where there is no room beside it.
 const LONGEST = 24;
 const is_narrow = (box) => roomOf(box) < 560;
-const view_height = (box) => is_narrow(box) ? 280 : 330;
+const view_height = (box) => is_narrow(box) ? 280 : 310;
 const beside = (box, methods) => !is_narrow(box) && Math.max(...methods.map((m) => m.length)) <= LONGEST;
 function names(box, view, ends, x, atEnds) {
   ends.sort((a, b) => a.y - b.y);

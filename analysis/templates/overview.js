@@ -12,7 +12,7 @@ function cell(parent, tag, className, text) {
 
 // A long name may break behind its signs, not in the middle of a word.
 function breakable(node, text) {
-  text.split(/(?<=[_+\-./,])/).forEach((part, i) => { if (i) node.appendChild(document.createElement("wbr")); node.append(part); });
+  text.split(/(?<=[_+\-/=])|(?<=[.,])(?!\d)/).forEach((part, i) => { if (i) node.appendChild(document.createElement("wbr")); node.append(part); });
   return node;
 }
 
@@ -159,6 +159,5 @@ function overview(box, spec) {
     });
   }
   const legend = cell(box, "p", "legend");
-  const what = spec.few ? "t interval over runs (few: read the dots)" : "95 % interval over runs";
-  legend.textContent = `${words.x}: dot = one training run, tick = mean, band = ${what}${Object.keys(data.random).length ? ", dashed = random play" : ""}${has ? `; right: ${words.difference}` : ""}`;
+  legend.textContent = `${words.x}: dot = one training run, tick = mean, band = ${spec.band}${Object.keys(data.random).length ? ", dashed = random play" : ""}${has ? `; right: ${words.difference}` : ""}`;
 }

@@ -7,6 +7,7 @@ for (const method of data.methods) {
   styleOf[method.name] = method;
   if (method.baseline) hidden.add(method.name);
 }
+const followers = [];  // parts of the page that follow the chosen variant
 let variant = document.body.dataset.variant;
 const firstVariant = data.variants.find((v) => v !== data.clean);
 const chosenIn = (choice) => document.querySelector(`[data-choice=${choice}] [aria-pressed=true]`)?.value;
@@ -115,6 +116,7 @@ function chooseVariant(value) {
     const all = name.dataset.one === undefined ? "all variants" : firstVariant;
     name.textContent = shownIn(name) === "*" ? all : shownIn(name);
   }
+  for (const follow of followers) follow(value);
   drawAll();
 }
 for (const select of document.querySelectorAll("select.variant")) select.addEventListener("change", () => chooseVariant(select.value));

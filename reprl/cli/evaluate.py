@@ -13,6 +13,7 @@ from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.settings import ENV, EPISODES, GAME_SEED, SEVERITY, STEPS, THREADS
+from reprl.validation import Number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 USUAL_SPEED = 1000  # agent steps/s of evaluation on two cores: what the first estimate assumes
 RANDOM_FRAMES = 700  # of a game of random play
+FILM = Number(0, 2000, whole=True)
 HELP = "play full games on variants with trained, random and scripted agents"
 
 KEYS = {
@@ -52,6 +54,9 @@ KEYS = {
     ),
     "twin": Key(False, "instead compare what agents make of one game in every picture", "bool"),
     "steps": Key(400, "steps of the games a twin evaluation looks at", "int", allowed=STEPS),
+    "film": Key(
+        300, "steps of a twin evaluation kept as a film for the report", "int", allowed=FILM
+    ),
     "n_envs": Key(32, "games at a time", "int", allowed=ENV["n_envs"]),
     "workers": Key(
         2, "emulator processes; results do not depend on it", "int", allowed=ENV["workers"]
@@ -199,10 +204,40 @@ def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any
     keys = ("steps", "seed", "games", "deterministic", "sticky", "workers")
     options = {key: values[key] for key in keys}
     rows: list[pd.DataFrame] = []
-    failed = each(found, lambda target: rows.append(twin_rows(target, compared, **options)))
+
+    def look(target: Measured) -> None:
+        rows.append(twin_rows(target, compared, **options))
+        if values["film"]:
+            _film(target, compared, values)
+
+    failed = each(found, look)
     if rows:
         _show(twin_summary(pd.concat(rows, ignore_index=True)))
     return 1 if failed else 0
+
+
+def _film(target: Measured, variants: list[Variant], values: dict[str, Any]) -> None:
+    """Record the first steps of the games just looked at, for the report's explorer."""
+    from reprl.analysis.explorer.record import record_film, write_film
+
+    model = target.load()
+    step = int(model.num_timesteps)
+    keys = ("seed", "games", "deterministic", "sticky")
+    film = record_film(
+        model,
+        variants,
+        steps=min(values["film"], values["steps"]),
+        settings=target.settings,
+        labels=target.labels(step),
+        **{key: values[key] for key in keys},
+    )
+    write_film(
+        film,
+        target.folder.path,
+        step=step,
+        train_seed=target.config.seed,
+        seed=values["seed"],
+    )
 
 
 def _show(lines: list[list[str]]) -> None:

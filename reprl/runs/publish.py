@@ -1,8 +1,9 @@
 """Runs as a paper's appendix needs them: settings, games and curves, without traces of a machine.
 
 `reprl runs DIR export=results/NAME` -> a folder that `reprl runs` and `reprl report` read like the
-original, small enough for a repository: no events, pictures or videos, and of the checkpoints at
-most the weights of the newest (`weights=true`), with which an agent plays elsewhere.
+original, small enough for a repository: pictures of attention and recorded games are kept, events
+and videos are not, and of the checkpoints at most the weights of the newest (`weights=true`), with
+which an agent plays elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from reprl.tables import read_rows, write_rows
 TABLES = (
     *("evaluation/episodes.csv", "evaluation/validation.csv", "evaluation/twin.csv"),
     *("attention/scores.csv", "attention/faithfulness.csv", "attention/labels.json"),
+)
+PICTURES = (
+    *("attention/*.png", "attention/*.svg"),
+    *("evaluation/film/*.webp", "evaluation/film/*.json"),
 )
 BASELINES = "baselines/evaluation/episodes.csv"
 OF_THE_MACHINE = ("host", "pid", "job", "python_path")
@@ -76,6 +81,9 @@ def _copy(run: RunFolder, copy: Path) -> Path:
     for name in TABLES:
         if (run.path / name).is_file():
             _copy_table(run.path / name, copy / name)
+    for pattern in PICTURES:
+        for file in sorted(run.path.glob(pattern)):
+            _copy_table(file, copy / file.relative_to(run.path))
     if run.metrics_file.is_file():
         _copy_metrics(run.metrics_file, copy / "metrics.csv")
     return copy

@@ -50,6 +50,16 @@ def written(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return write_report([sweep], tmp_path_factory.mktemp("page") / "out", figures=False)[0]
 
 
+@pytest.fixture(scope="session")
+def six(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of six methods with long names."""
+    folder = tmp_path_factory.mktemp("six")
+    with own_random_play():
+        return write_report([synthetic.write_six(folder / "runs")], folder / "out", figures=False)[
+            0
+        ]
+
+
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Any]:
     if browser.CHROMIUM is None:

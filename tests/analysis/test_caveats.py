@@ -22,8 +22,8 @@ def shorten(run: Path, step: int) -> None:
 def test_runs_of_different_length_are_named(runs: Path, tmp_path: Path) -> None:
     shorten(runs / "ppo-nature-2", 216_064)
     path, _ = write_report([runs], tmp_path / "out", figures=False)
-    head = html.unescape(path.read_text()).partition('<div class="heads">')[0]
-    assert "ppo nature: between 216,064 and 500,000 steps; ppo softplus + boxes: 500,000" in head
+    head = html.unescape(path.read_text()).partition("<main>")[0]
+    assert "nature: between 216,064 and 500,000 steps; softplus + boxes: 500,000" in head
     table = pd.read_csv(tmp_path / "out" / "tables" / "ablation.csv").set_index("run")
     assert table.loc["ppo-nature-2", "steps"] == 216_064
     assert table.loc["ppo-nature-1", "steps"] == 500_000
@@ -88,7 +88,12 @@ def test_each_variant_shows_the_view_it_has(runs: Path) -> None:
         pd.concat([watched, other, table]).to_csv(path, index=False)
     _, _, data, _ = compose(collect([runs]))
     views = {(a["variant"], a["view"]) for a in data["attention"]}
-    assert views == {("original", "mask"), ("green_lines", "gradient")}
+    own = {("original", "mask"), ("original", "gradient"), ("green_lines", "gradient")}
+    assert views == own  # nobody else's games where there are the agent's
+    assert {(a["view"], a["kind"]) for a in data["attention"]} == {
+        ("mask", "mask"),
+        ("gradient", "saliency"),
+    }
 
 
 def test_attention_is_held_against_static_and_ceiling(sweep: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_run_records_the_claims_of_its_folder(tmp_path: Path) -> None:
 
 def test_the_page_shows_claims_and_beside_it_lies_the_matrix(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs], tmp_path / "out", figures=False)[0].read_text()
-    assert "<b>Declared claim.</b> Held: ppo softplus + boxes beats ppo nature" in page
+    assert "<b>Declared claim.</b> Held: softplus + boxes beats nature" in page
     assert 'id="table-claims"' in page
     matrix = pd.read_csv(tmp_path / "out" / "run_scores.csv")
     trained = matrix[matrix["train_seed"] > 0]

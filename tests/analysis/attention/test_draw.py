@@ -1,10 +1,14 @@
 """Pictures: the heat hides nothing, the sheet and the video hold what they should."""
 
+import dataclasses
+
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+import torch
 from toys import ball_model
 
+from reprl.analysis.attention.heat import heat
 from reprl.analysis.attention.lettering import font, wrapped
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.pictures import (
@@ -12,7 +16,6 @@ from reprl.analysis.attention.pictures import (
     PAPER,
     ZOOM,
     contact_sheet,
-    heat,
     moments,
     panel,
     spread,
@@ -28,25 +31,41 @@ def recording():
     return collect(view, "green_lines", steps=60, n_envs=2, seed=2, player=scripted(0))
 
 
-def test_no_attention_leaves_the_frame_as_it_is():
+def test_an_even_mask_leaves_the_frame_as_it_is():
     frame = np.random.default_rng(0).integers(0, 256, (210, 160, 3)).astype(np.uint8)
-    nothing = np.zeros((210, 160))
-    np.testing.assert_array_equal(heat(frame, nothing, 1.0), frame)
-    np.testing.assert_array_equal(heat(frame, nothing, 0.0), frame)
+    for multiple in (0.0, 0.5, 1.0):
+        np.testing.assert_array_equal(heat(frame, np.full((210, 160), multiple)), frame)
+    assert (heat(frame, np.full((210, 160), 3.0)) != frame).any(axis=2).mean() > 0.99
 
 
-def test_more_attention_is_brighter():
-    ramp = np.tile(np.linspace(0, 1, 160), (210, 1))
-    warm = heat(np.zeros((210, 160, 3), np.uint8), ramp, 1.0).astype(int).sum(axis=2)
-    assert (np.diff(warm[0]) >= -2).all()  # whole-number rounding
-    assert warm[0, -1] > 400
+def test_heat_is_full_at_three_times_an_even_mask_and_stays_so():
+    black = np.zeros((210, 160, 3), np.uint8)
+    ramp = np.tile(np.linspace(0, 6, 160), (210, 1))
+    warm = heat(black, ramp).astype(int).sum(axis=2)[0]
+    assert (np.diff(warm) >= -2).all()  # whole-number rounding
+    assert (warm[ramp[0] <= 1] == 0).all()
+    assert len(set(warm[ramp[0] >= 3])) == 1
+    assert warm[-1] > 400
+
+
+def test_green_lines_stay_green_under_an_open_mask(recording):
+    open_ = dataclasses.replace(
+        recording,
+        cells=torch.ones_like(recording.cells),
+        clean_cells=torch.ones_like(recording.clean_cells),
+    )
+    (moment,) = moments(open_, np.array([10]))
+    by_title = dict(zip(moment.titles, moment.panels, strict=True))
+    np.testing.assert_array_equal(by_title["green_lines"], by_title["mask on green_lines"])
+    green = (by_title["mask on green_lines"] == (102, 203, 50)).all(axis=2)
+    assert green.sum() > 100
 
 
 def test_the_ball_shows_through_the_hottest_heat(recording):
     index = next(i for i in recording.film if recording.objects[i].ball is not None)
     m = int(np.flatnonzero(recording.film == index)[0])
     frame, objects = recording.frames[m], recording.objects[index]
-    picture = panel(heat(frame, np.ones((210, 160)), 1.0), frame, objects)
+    picture = panel(heat(frame, np.full((210, 160), 9.0)), frame, objects)
     place = objects.ball.slices((210, 160))
     large = tuple(slice(s.start * ZOOM, s.stop * ZOOM) for s in place)
     expected = frame[place].repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
@@ -55,7 +74,10 @@ def test_the_ball_shows_through_the_hottest_heat(recording):
 
 def test_moments_show_clean_variant_and_masked_input(recording):
     (moment,) = moments(recording, np.array([10]))
-    assert moment.titles == ("mask on the clean game", "mask on green_lines", "what it leaves")
+    at = recording.objects[recording.film[10]]
+    beside = ("the clean game", "mask on it", "green_lines", "mask on green_lines")
+    assert moment.titles == (*beside, "what it leaves")
+    np.testing.assert_array_equal(moment.panels[2], panel(recording.frames[10], None, at))
     assert all(p.shape == (210 * ZOOM, 160 * ZOOM, 3) for p in moment.panels)
     assert "points" in moment.caption[0]
     assert "distractor" in moment.caption[1]
@@ -66,8 +88,8 @@ def test_sheet_spreads_its_moments(recording):
     assert len(chosen) == 6
     assert all(recording.objects[i].ball is not None for i in recording.film[chosen])
     sheet = contact_sheet(recording, "title", 6)
-    assert sheet.shape[1] > 6 * 160 * ZOOM
-    assert sheet.shape[0] > 3 * 210 * ZOOM
+    assert sheet.shape[0] > 6 * 210 * ZOOM
+    assert sheet.shape[1] > 5 * 160 * ZOOM
 
 
 @pytest.mark.parametrize(
@@ -91,8 +113,9 @@ def test_names_are_broken_at_their_joints():
 
 
 def test_nothing_is_written_over_the_edge_of_a_small_sheet(recording):
-    """Two moments are narrower than title and legend."""
+    """A title that is wider than its sheet is wrapped."""
     title = "a_method_of_a_long_name · green_lines_matched · mask · step 10000000 · scripted plays"
+    title += f" · {title} · {title}"
     sheet = contact_sheet(recording, title, 2)
     short = contact_sheet(recording, "title", 2)
     assert sheet.shape[1] == short.shape[1] < font(20).getlength(title)
