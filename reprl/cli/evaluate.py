@@ -233,9 +233,9 @@ def _film(target: Measured, variants: list[Variant], values: dict[str, Any]) -> 
     )
     write_film(
         film,
-        target.folder.path,
+        target.place,
         step=step,
-        train_seed=target.config.seed,
+        train_seed=target.seed,
         seed=values["seed"],
     )
 
