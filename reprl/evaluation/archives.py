@@ -118,7 +118,7 @@ def _require_pictures(file: Path, model: Any, game: str) -> None:
     env = make_vec_env(n_envs=1, game=game)
     actions = int(env.action_space.n)  # type: ignore[attr-defined]
     env.close()
-    shape = getattr(model.observation_space, "shape", None) or ()
+    shape: tuple[int, ...] = getattr(model.observation_space, "shape", None) or ()
     if len(shape) != 3 or shape[1] != shape[2] or str(model.observation_space.dtype) != "uint8":
         raise UserError(
             f"{file} sees {model.observation_space}, but reprl shows uint8 pictures of "
