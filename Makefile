@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-ray demo test test-ray lint bench clean
+.PHONY: setup setup-ray demo test test-ray torture lint lock sbom release bench clean
 
 setup: $(VENV)/.ready
 
@@ -49,6 +49,33 @@ lint: setup
 	rm -rf build/typed && mkdir -p build/typed/reprl
 	ln -s $(CURDIR)/reprl/* $(CURDIR)/envs $(CURDIR)/conf $(CURDIR)/analysis build/typed/reprl/
 	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p reprl
+	$(BIN)/python -m tools.audit
+
+# Hours with these counts; KILLS=6 DISKS=8 DAMAGES=20 RUNS=4 UPDATES=200 is a small part of it. Writes the
+# table of docs/reliability.md, QUICK=1 only prints one. A disk to fill up needs root or a user namespace.
+KILLS ?= 30
+DISKS ?= 40
+DAMAGES ?= 200
+RUNS ?= 200
+UPDATES ?= 1000
+torture: setup
+	alone=$$([ $$(id -u) = 0 ] || ! unshare -Urm true 2>/dev/null || echo "unshare -Urm"); \
+	$$alone $(BIN)/python -m tests.faults.torture $(if $(QUICK),kills=1 disks=8 damages=4 runs=2 updates=100,\
+	  kills=$(KILLS) disks=$(DISKS) damages=$(DAMAGES) runs=$(RUNS) updates=$(UPDATES) write=yes) $(if $(ONLY),only="$(ONLY)")
+
+# The hashes of every pinned package, from wherever pip is set up to look.
+lock: setup
+	$(BIN)/python -m tools.lock
+
+# The software bill of materials of the pinned environment, CycloneDX.
+sbom: setup
+	$(BIN)/python -m tools.sbom
+
+# What a release consists of, in dist/: wheel, source archive, bill of materials and their hashes.
+release: setup lint
+	rm -rf dist && $(BIN)/python -m build -q
+	$(BIN)/python -m tools.sbom
+	cd dist && sha256sum * > SHA256SUMS
 
 # Against EnvPool and stock SB3, which need a quiet machine; without --quick they take far longer.
 bench: setup

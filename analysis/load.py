@@ -194,7 +194,8 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
             warnings.append(f"{run.name}: metrics.csv cannot be read ({_short(error)}).")
     attention = folder / "attention"
     if attention.is_dir():
-        files = sorted(p for p in attention.iterdir() if p.is_file())
+        # a hidden one is what a killed process left half written
+        files = sorted(p for p in attention.iterdir() if p.is_file() and p.name[0] != ".")
         known = read_mapping(attention / "labels.json", warnings)
         named = _variants_of(known.get("about"))
         for path in files:

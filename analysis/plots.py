@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.palette import Style
+from reprl.disk import replacing
 from reprl.naming import file_name
 
 # Text stays text, and the same data gives the same bytes.
@@ -38,7 +39,8 @@ def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -
             for suffix in ("svg", "pdf"):
                 path = folder / f"{name}.{suffix}"
                 dated = {"Date": None} if suffix == "svg" else {"CreationDate": None}
-                figure.savefig(path, bbox_inches="tight", metadata=dated)
+                with replacing(path) as draft:
+                    figure.savefig(draft, bbox_inches="tight", metadata=dated)
                 written.append(path)
     return written
 

@@ -38,6 +38,7 @@ from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.analysis.thumbnails import thumbnails
+from reprl.disk import write_atomically
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
@@ -81,21 +82,18 @@ def write_report(
     recorded = {name: method for method, name in called.items()}
     try:
         (target / "tables").mkdir(parents=True, exist_ok=True)
-        (target / "report.html").write_text(page, encoding="utf-8")
+        write_atomically(target / "report.html", page)
         shown = [t for t in tables.values() if len(t.frame)]
         for table in shown:
             forms = {"csv": table.csv(recorded), "md": table.markdown(), "tex": table.latex()}
             for suffix, text in forms.items():
-                (target / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8")
+                write_atomically(target / "tables" / f"{table.name}.{suffix}", text)
         if len(results.episodes):  # a matrix per method, as rliable and others read it
             matrix_ = run_scores(results.episodes).reset_index()
-            (target / "run_scores.csv").write_text(
-                spreadsheet(matrix_).to_csv(index=False), encoding="utf-8"
-            )
+            write_atomically(target / "run_scores.csv", spreadsheet(matrix_).to_csv(index=False))
         listed = pd.DataFrame({"method": list(called), "name": list(called.values())})
-        (target / "names.csv").write_text(spreadsheet(listed).to_csv(index=False), encoding="utf-8")
-        everything = "\n".join(t.markdown() for t in shown)
-        (target / "tables.md").write_text(everything, encoding="utf-8")
+        write_atomically(target / "names.csv", spreadsheet(listed).to_csv(index=False))
+        write_atomically(target / "tables.md", "\n".join(t.markdown() for t in shown))
         if figures:
             save_figures(data, looks, target / "figures")
     except OSError as error:
@@ -182,8 +180,8 @@ def compose(
         "date": datetime.now().strftime("%d %B %Y"),
         "intervals": INTERVALS,
         "data": data,
-        "css": Markup(css),
-        "script": Markup(script),
+        "css": Markup(css),  # noqa: S704  # our own files
+        "script": Markup(script),  # noqa: S704  # our own files
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     context["contents"] = _contents(context)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from reprl.disk import replacing
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_script
@@ -90,7 +91,8 @@ def contact_sheet(
         pen.text((x, y + _HEADING + 2), title, _SOFT, ImageFont.load_default(17))
         sheet.paste(panel, (x, y + _HEADING + _LABEL))
     # 256 colours are enough for a sheet and make the file smaller.
-    sheet.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    with replacing(path) as draft:
+        sheet.quantize(256, dither=Image.Dither.NONE).save(draft, optimize=True)
     return path
 
 

@@ -35,6 +35,10 @@ class WorkerError(RuntimeError):
     """A worker process died, raised or hung; the message names it and its environments."""
 
 
+class WorkerLost(WorkerError):
+    """A worker was killed or hangs: what it was doing may be right, and can be done again."""
+
+
 class Workers:
     """k processes that share the environments in contiguous blocks."""
 
@@ -166,7 +170,8 @@ class Workers:
             self._died(w)
         kind, payload = reply[:1], reply[1:]
         if kind == DONE:
-            return pickle.loads(payload) if payload else None
+            # from a worker of ours, through a socket that nobody else holds
+            return pickle.loads(payload) if payload else None  # noqa: S301
         if kind == REFUSED:
             return UserError(payload.decode())
         if kind == MISSING:
@@ -180,7 +185,7 @@ class Workers:
 
     def _hung(self, w: int, patience: float) -> NoReturn:
         self.close()
-        raise WorkerError(f"{self._name(w)} has not answered for {patience:g} s.") from None
+        raise WorkerLost(f"{self._name(w)} has not answered for {patience:g} s.") from None
 
     def _died(self, w: int) -> NoReturn:
         try:
@@ -194,7 +199,7 @@ class Workers:
             how = f"died of {signal.Signals(-code).name} (exit code {code})"
         else:
             how = f"ended with exit code {code}"
-        raise WorkerError(f"{self._name(w)} {how}.") from None
+        raise WorkerLost(f"{self._name(w)} {how}.") from None
 
     def _name(self, w: int) -> str:
         rows = self.rows[w]

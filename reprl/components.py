@@ -71,11 +71,14 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     target = class_of(group, str(path))
     try:
         return target(**extra, **arguments)
-    except TypeError as error:
-        # arguments that do not fit are refused where a constructor is called, not deeper inside
-        if traceback.extract_tb(error.__traceback__)[-1].name not in ("build", "__init__"):
+    except (TypeError, ValueError, AssertionError) as error:
+        # arguments that do not fit are refused where a constructor is called, or by SB3's checks
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        called = isinstance(error, TypeError) and where.name in ("build", "__init__")
+        if isinstance(error, UserError) or not (called or "stable_baselines3" in where.filename):
             raise
-        raise UserError(f"{group} '{path}': {error}.") from error
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"{group} '{path}': {said[0].rstrip('.')}.") from error
 
 
 def class_of(group: str, path: str) -> Any:

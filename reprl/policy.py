@@ -203,7 +203,7 @@ class PolicyPlayer:
         return step.probs.clamp(min=torch.finfo(step.probs.dtype).tiny).log()
 
     def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
-        """One padded batch (B, ...), in evaluation mode and without gradient."""
+        """A batch (B, ...) in evaluation mode: padded in play, with gradient for attribution."""
         output = policy_forward(self.policy, observations)
         assert output.distribution is not None
         probs = output.distribution.distribution.probs  # type: ignore[union-attr]

@@ -62,6 +62,29 @@ ON_POLICY: dict[str, Setting] = {
     "instrument_every": Number(0, 1_000_000_000, whole=True, optional=True),
     "optimizer": OneOf(("adam", "rmsprop", "rmsprop_tf"), optional=True),
     "seed": Number(0, 2**31 - 1, whole=True, optional=True),
+    "stats_window_size": Number(1, 1_000_000, whole=True),
+    "verbose": Number(0, 2, whole=True),
+}
+# keys of SB3's that say nothing here, and why; the first words of a sentence that ends with them
+NOT_HERE = {
+    "policy": "agents see pictures",
+    "env": "environments are set with env.*",
+    "seed": "it is set with seed=",
+    "device": "it is set with device=",
+    "mode": "it is set with mode=",
+    "tensorboard_log": "a run writes tensorboard/ into its own folder",
+    "use_sde": "it is for continuous actions, and games have others",
+    "sde_sample_freq": "it is for continuous actions, and games have others",
+    "rollout_buffer_class": "reprl brings its own memory",
+    "rollout_buffer_kwargs": "reprl brings its own memory",
+    "_init_setup_model": "a run needs its networks",
+}
+# keys of ours and of SB3's without a range; a test holds them to the constructors
+_COMMON = ("compile", "policy_kwargs")
+WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
+    "A2C": (*_COMMON, "use_rms_prop", "normalize_advantage"),
+    "PPO": (*_COMMON, "normalize_advantage"),
+    "Imitation": (*_COMMON, "expert", "beta"),
 }
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 # nested in algo=imitation: `expert` and `beta`

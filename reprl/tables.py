@@ -90,6 +90,8 @@ def read_numbers(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     frame, _ = read_text(path, appended=True)
+    if frame.empty:  # a header alone: columns without a row have no kind of their own
+        return frame.astype(float)
     return frame.apply(pd.to_numeric, errors="coerce")
 
 
@@ -112,7 +114,7 @@ def merge(path: Path, rows: pd.DataFrame, table: TableSchema) -> pd.DataFrame:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     guard.inspect(path.parent.parent, without=("checkpoints",))
-    with _locked(path):
+    with locked(path):
         parts = [_as_text(rows)]
         if path.exists():
             there, good, damaged = _checked(path, table)
@@ -239,7 +241,7 @@ def _typed(frame: pd.DataFrame, table: TableSchema) -> pd.DataFrame:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Two processes that add to one file at the same time do so one after the other."""
     with guard.lock_file(path.with_name(f".{path.name}.lock")) as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Keeps temporary files of the tests, and of the processes they start, where pytest cleans up."""
+"""What all tests share: where temporary files go, one thread, commands that are refused."""
 
 import getpass
 import os
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+from tests.helpers import Commands
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,5 +24,20 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     patch.setenv("TMPDIR", str(place))
     patch.setattr(tempfile, "tempdir", str(place))
+    torch.set_num_threads(1)  # also for what is made once for all
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Bits depend on the number of threads, and what is tested is too small to share them."""
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    """`commands.refuse(["train", "seed=x"], "seed=x")`."""
+    return Commands(capsys)

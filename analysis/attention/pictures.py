@@ -22,6 +22,7 @@ from reprl.analysis.attention.lettering import LINE, font, wrapped
 from reprl.analysis.attention.record import Recording
 from reprl.analysis.attention.scores import chance, energy
 from reprl.analysis.attention.views import even_maps, pixel_maps
+from reprl.disk import replacing
 from reprl.envs.machine import FPS
 from reprl.envs.objects import DISTRACTOR, Box, Objects
 
@@ -217,8 +218,13 @@ def strip(moment: DrawnLook) -> np.ndarray:
 def write_video(recording: Recording, path: Path, longest: int = 450) -> None:
     """The first environment's play as an mp4, at most `longest` looks (half a minute)."""
     which = np.arange(min(len(recording.film), longest))
+    with replacing(path) as draft:
+        _film(recording, which, draft)
+
+
+def _film(recording: Recording, which: np.ndarray, draft: Path) -> None:
     video: Any = imageio.get_writer(
-        path,
+        draft,
         fps=FPS,
         codec="libx264",
         quality=7,
@@ -233,4 +239,5 @@ def write_video(recording: Recording, path: Path, longest: int = 450) -> None:
 
 def write_picture(picture: np.ndarray, path: Path) -> None:
     """Save an RGB picture as PNG."""
-    Image.fromarray(picture).save(path, optimize=True)
+    with replacing(path) as draft:
+        Image.fromarray(picture).save(draft, optimize=True)

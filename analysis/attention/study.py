@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from reprl import guard
 from reprl.algorithms.diagnostics import MaskMonitor, inspect, mask_entropy, mask_mean
 from reprl.analysis.attention.faithfulness import (
     curve_table,
@@ -37,7 +38,7 @@ from reprl.disk import write_atomically
 from reprl.envs.protocol import VariantSpec
 from reprl.naming import file_name
 from reprl.schema import CLEAN, FAITHFULNESS, SCORES, TableSchema
-from reprl.tables import Unreadable, merge
+from reprl.tables import Unreadable, locked, merge
 
 FAITHFUL_LOOKS = 96  # pictures that deletion and insertion are measured on
 SANITY_LOOKS = 24
@@ -178,7 +179,7 @@ def write(
 ) -> None:
     """Put a study into the run folder; `identity` has the columns that name the agent."""
     place = folder / "attention"
-    place.mkdir(exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     name = study_name(found.variant)
     columns = {k: identity[k] for k in ("run", "method", "train_seed", "step")}
     columns |= {"variant": found.variant, "view": found.recording.view.name}
@@ -218,10 +219,16 @@ def _merge(path: Path, rows: pd.DataFrame, columns: Mapping[str, Any], table: Ta
 
 
 def _label(path: Path, name: str, found: Study, step: int) -> None:
+    """Add a study to the labels; two studies of one run at once do so one after the other."""
+    with locked(path):
+        _add_label(path, name, found, step)
+
+
+def _add_label(path: Path, name: str, found: Study, step: int) -> None:
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(guard.read_text(path))
         labels, about = dict(known["labels"]), dict(known["about"])
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged: begin anew
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # none yet, or damaged
         labels, about = {}, {}
     labels.pop(name, None)
     if found.labels is not None:

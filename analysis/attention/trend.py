@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reprl.analysis.palette import COLOURS, GRAY
+from reprl.disk import replacing
 from reprl.envs.objects import BACKGROUND
 from reprl.schema import SCORES
 from reprl.tables import read
@@ -46,7 +47,8 @@ def write_trend(table: Path, variant: str, path: Path, classes: Sequence[str] = 
         _lines(axes, part, list(dict.fromkeys([*classes, *part["object"]])))
         axes.set_title(name, loc="left", fontsize=10)
     panels[-1].set_xlabel("training steps")
-    figure.savefig(path, metadata={"Date": None})
+    with replacing(path) as draft:
+        figure.savefig(draft, metadata={"Date": None})
     return True
 
 

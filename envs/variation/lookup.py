@@ -28,6 +28,7 @@ from reprl.envs.games import game as game_of
 from reprl.envs.machine import AleMachine, emulator, games
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
+from reprl.settings import SEVERITY
 
 _tried: set[tuple[str, str]] = set()  # games with the effects that were found for them
 _READABLE = re.compile(r"[\w.=\[\] -]{1,60}")  # without what separates variants, or folders
@@ -130,6 +131,7 @@ def _single(word: str, severity: float | None, game: str) -> Variant:
     else:
         raise unknown("variant", name, variants(game))
     if at and severity is not None:
+        SEVERITY.checked(f"variant '{word}': severity", severity)
         found = found.at(severity)
     if ":" in name:
         found = _playable(found, game)

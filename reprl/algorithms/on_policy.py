@@ -116,7 +116,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.compile = compile and mode == "fast"
         self.network: CompiledPolicy | None = None  # the fast mode's forward pass
         self._stream_seed = secrets.randbits(32)
-        bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
+        try:
+            bound = inspect.signature(self.stock.__init__).bind(self, policy, env, *args, **kwargs)
+        except TypeError as error:
+            raise UserError(f"{type(self).__name__}: {error}.") from None
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
         for name in allowed:

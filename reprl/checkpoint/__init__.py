@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         read,
         require_same_shapes,
         save,
+        save_weights,
+        use,
         verify,
     )
 
@@ -32,7 +34,9 @@ __all__ = [
     "read",
     "require_same_shapes",
     "save",
+    "save_weights",
     "steps",
+    "use",
     "verify",
 ]
 

@@ -105,6 +105,9 @@ def restore(model: Algorithm, captured: Restorable) -> None:
 
 def _restore(model: Algorithm, captured: Restorable) -> None:
     meta, state = captured.meta, captured.state
+    if meta.get("weights_only"):
+        _restore_weights(model, captured)
+        return
     _require_same(model, meta)
     _load_parameters(model, captured.parameters)
     _load_optimizer(model, captured.optimizer, meta["optimizer_scalars"])
@@ -138,6 +141,17 @@ def _restore(model: Algorithm, captured: Restorable) -> None:
         model._last_obs = None  # the environment could not be saved: start new episodes
     if model.env is not None:
         rng.load_global_state(_part(state, "random."), model.device)
+
+
+def _restore_weights(model: Algorithm, captured: Restorable) -> None:
+    """What an agent needs to play; how it was trained did not come along."""
+    if model.env is not None:
+        raise UserError(
+            "this agent was published without its training state, so it cannot be resumed: begin "
+            "a run from it with parent=."
+        )
+    _load_parameters(model, captured.parameters)
+    model.num_timesteps = int(captured.meta["counters"]["num_timesteps"])
 
 
 def _require_same(model: Algorithm, meta: dict[str, Any]) -> None:

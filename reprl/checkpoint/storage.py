@@ -14,10 +14,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -28,7 +28,9 @@ from torch import Tensor
 from reprl import __version__, guard
 from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover, remove_leftovers
 from reprl.checkpoint.files import steps as steps
+from reprl.components import described
 from reprl.errors import UserError
+from reprl.escaping import shown
 from reprl.trust import allow, reading
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 FORMAT = 1
+Taken = TypeVar("Taken")
 SECTIONS = ("parameters", "optimizer", "state")
 FILES = (*(f"{part}.safetensors" for part in SECTIONS), "state.json")
 
@@ -109,6 +112,24 @@ def _write_draft(draft: Path, captured: Any, step: int, loop: dict[str, Any]) ->
     _sync(draft)
 
 
+def save_weights(stored: StoredCheckpoint, folder: str | Path) -> Path:
+    """Write a checkpoint that only plays: the parameters in half precision, no training state."""
+    half = {
+        name: t.half() if t.dtype == torch.float32 else t for name, t in stored.parameters.items()
+    }
+    meta = {**stored.meta, "weights_only": True, "episodes": None, "successes": None, "log": {}}
+    final = path_of(folder, stored.step)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    draft = final.parent / f".{final.name}.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    kept = StoredCheckpoint(half, {}, {}, meta, {}, final, stored.step)
+    _write_draft(draft, kept, stored.step, {})
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(draft, final)
+    return final
+
+
 def load(
     folder: str | Path,
     env: VecEnv | None = None,
@@ -123,33 +144,61 @@ def load(
     from reprl.algorithms import rebuild
 
     allow(modules=trust)
-    stored = read(folder, step)
-    with reading(folder):
-        model = rebuild(stored.meta, env)
-        require_same_shapes(model, stored)
-        model.restore(stored)
-    return model
+
+    def rebuilt(stored: StoredCheckpoint) -> Any:
+        with reading(folder):
+            model = rebuild(stored.meta, env)
+            require_same_shapes(model, stored)
+            model.restore(stored)
+        return model
+
+    return use(folder, rebuilt, step)
 
 
 def read(folder: str | Path, step: int | None = None) -> StoredCheckpoint:
     """Read a checkpoint; a damaged newest one falls back to the one before it, loudly."""
+    return use(folder, lambda stored: stored, step)
+
+
+def use(
+    folder: str | Path, take: Callable[[StoredCheckpoint], Taken], step: int | None = None
+) -> Taken:
+    """What `take` makes of a checkpoint; from a newest one that is of no use it goes back, loudly.
+
+    Files with the right checksums can still hold nonsense: what cannot be taken is damaged too.
+    """
     found = candidates(Path(folder), step)
-    for position, path in enumerate(found):
+    while found:
+        path = found.pop(0)
         try:
-            return _read(path)
+            return _taken(take, _read(path))
         except Damaged as damage:
-            if position + 1 == len(found):
-                raise UserError(f"checkpoint {path} is damaged: {damage}.") from None
-            before = found[position + 1].name
+            if not path.exists() and step is None:  # the run went on, and removed it meanwhile
+                found = candidates(Path(folder), None)
+                continue
+            what = "is damaged" if path.exists() else "was removed while it was read"
+            if not found:
+                raise UserError(f"checkpoint {path} {what}: {damage}.") from damage
             print(
-                f"WARNING: checkpoint {path} is damaged ({damage}); going back to {before}.",
+                shown(f"WARNING: checkpoint {path} {what} ({damage}); going back to ")
+                + found[0].name
+                + ".",
                 file=sys.stderr,
             )
     raise AssertionError("there is always a candidate")
 
 
+def _taken(take: Callable[[StoredCheckpoint], Taken], stored: StoredCheckpoint) -> Taken:
+    try:
+        return take(stored)
+    except (UserError, Damaged, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise Damaged(f"its content is of no use, {described(error).rstrip('.')}") from error
+
+
 def verify(path: Path) -> dict[str, str]:
-    """Check every file of one checkpoint against its manifest: file -> "ok" or what is wrong."""
+    """Check one checkpoint against its manifest and its name: file -> "ok" or what is wrong."""
     manifest = _manifest(path)
     found = {}
     for file in FILES:
@@ -158,6 +207,11 @@ def verify(path: Path) -> dict[str, str]:
             found[file] = "ok"
         except Damaged as damage:
             found[file] = str(damage)
+    if set(found.values()) == {"ok"}:
+        try:
+            _read(path)
+        except Damaged as damage:
+            found["state.json"] = str(damage)
     return found
 
 
@@ -185,7 +239,7 @@ class _Record(dict[str, Any]):
     """A mapping of state.json; a key it lacks is one that its version of reprl did not know."""
 
     def __init__(self, values: dict[str, Any], path: Path) -> None:
-        super().__init__(values)
+        super().__init__(_mapping(values))
         self.path = path
 
     def __missing__(self, key: str) -> Any:
@@ -197,17 +251,41 @@ class _Record(dict[str, Any]):
 def _read(path: Path) -> StoredCheckpoint:
     manifest = _manifest(path)
     data = {file: _checked(path / file, manifest["sha256"]) for file in FILES}
-    record = _Record(json.loads(data["state.json"]), path)
-    meta, layouts = _Record(record["meta"], path), _Record(record["layouts"], path)
-    if "extras" in meta:
-        meta["extras"] = _Record(meta["extras"], path)
-    parts = {
-        part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
-        for part in SECTIONS
-    }
-    return StoredCheckpoint(
-        **parts, meta=meta, loop=record["loop"], path=path, step=manifest["step"]
-    )
+    try:
+        record = _Record(json.loads(data["state.json"]), path)
+        meta, layouts = _Record(record["meta"], path), _Record(record["layouts"], path)
+        if "extras" in meta:
+            meta["extras"] = _Record(meta["extras"], path)
+        parts = {
+            part: _unflatten(_tensors(part, data[f"{part}.safetensors"]), layouts[part])
+            for part in SECTIONS
+        }
+        loop = _mapping(record["loop"])
+        for value in _mapping(meta["counters"]).values():
+            if not isinstance(value, int | float | None):
+                raise TypeError(f"{value!r:.40} is no counter")
+        _mapping(meta["log"])
+        _require_step(path, manifest["step"], meta["counters"]["num_timesteps"])
+    except (UserError, Damaged):
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        raise Damaged(f"state.json is not one of reprl's ({described(error)})") from None
+    return StoredCheckpoint(**parts, meta=meta, loop=loop, path=path, step=manifest["step"])
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} is no mapping")
+    return value
+
+
+def _require_step(path: Path, manifest: int, counter: Any) -> None:
+    """Refuse a checkpoint that stands under the step of another one."""
+    if counter != manifest:
+        raise Damaged(f"manifest.json says step {manifest}, state.json {counter!r:.40}")
+    is_named = path.parent.name == "checkpoints" and path.name.isdecimal()
+    if is_named and path.name != path_of("", manifest).name:
+        raise Damaged(f"it is the checkpoint of step {manifest} under another name")
 
 
 def _tensors(part: str, data: bytes) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from reprl import trust
+from reprl import crash, trust
 from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
 from reprl.escaping import shown
@@ -24,12 +24,22 @@ OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 ORDER = ("train", "resume", "evaluate", "attention", "report", "verify", "runs", "diff")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the console script and `python -m reprl` both end here."""
+def main(arguments: list[str] | None = None, *, process: bool | None = None) -> int:
+    """Run one command; the console script and `python -m reprl` both end here.
+
+    A `process` is one that ends with this command.
+    """
+    process = arguments is None if process is None else process
+    code = _run(sys.argv[1:] if arguments is None else arguments, process)
+    if process and (writers := sys.modules.get("reprl.runs.writers")) is not None:
+        code = writers.leave(code)
+    return code
+
+
+def _run(arguments: list[str], process: bool) -> int:
     for name, value in OPENMP.items():
         os.environ.setdefault(name, value)
-    trust.begin(process=arguments is None)
-    arguments = sys.argv[1:] if arguments is None else arguments
+    trust.begin(process=process)
     try:
         return dispatch(arguments)
     except UserError as error:
@@ -41,12 +51,21 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `reprl list | head` is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if not out_of_space(error):
-            raise
+    except Exception as error:
         with suppress(OSError):  # even the words may find no room
-            print(f"reprl: {FULL}.", file=sys.stderr)
+            if out_of_space(error):
+                print(f"reprl: {FULL}.", file=sys.stderr)
+            else:
+                print(f"reprl: {crash.sentence(error, _runs_named(arguments))}", file=sys.stderr)
         return 1
+
+
+def _runs_named(arguments: list[str]) -> list[Path]:
+    """The run folders on a command line, where a crash can leave its traceback."""
+    with suppress(OSError, ValueError):
+        found = [Path(word) for word in arguments[1:] if "=" not in word]
+        return [path for path in found if (path / "run.json").is_file()]
+    return []
 
 
 def dispatch(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from reprl import trust
 from reprl.errors import UserError, nearest
+from reprl.runs.agents import folder_of
 from reprl.runs.places import expanded, is_folder, no_folder
 from reprl.validation import Number, choice, flag
 
@@ -180,7 +181,7 @@ def _folder(
 ) -> Path:
     if folders == "none":
         raise UserError(f"reprl {command} takes no folder, got '{argument}': {_offer('', keys)}")
-    path = expanded(argument)
+    path = folder_of(argument) or expanded(argument)
     if is_folder(path):
         return path
     try:

@@ -24,6 +24,7 @@ TITLES = ("run", "started", "status", *NUMBERS, *OPTIONAL)
 KEYS = {
     "status": Key(None, "only these", kind="list", choices=lambda: STATUSES),
     "match": Key(None, "only folders whose name contains this"),
+    "weights": Key(False, "with export: the newest checkpoint too, as an agent that plays", "bool"),
     "export": Key(None, "copy settings, games and curves of these runs to this folder", "path"),
 }
 Found = list[tuple["RunFolder", dict[str, Any], str]]  # a run, its run.json, its status
@@ -36,7 +37,8 @@ def run(arguments: list[str]) -> int:
 
     place = folders[0] if folders else Path("runs")
     found = [(folder, folder.record(), folder.status()) for folder in runs_in(place)]
-    for damaged in damaged_in(place):
+    damage = damaged_in(place)
+    for damaged in damage:
         print(shown(f"note: {damaged.path} is left out: {problem_of(damaged)}"))
     if values["status"]:
         found = [entry for entry in found if entry[2] in values["status"]]
@@ -44,11 +46,18 @@ def run(arguments: list[str]) -> int:
         found = [entry for entry in found if values["match"] in entry[0].path.name]
     if not found:
         asked = [f"{k}={values[k]}" for k in ("status", "match") if values[k]]
-        print(shown(f"no runs in {place}" + (f" with {' and '.join(asked)}" if asked else "")))
+        print(
+            shown(
+                f"no {'other ' * bool(damage)}runs in {place}"
+                + (f" with {' and '.join(asked)}" if asked else "")
+            )
+        )
         return 0
     show(found, place)
     if values["export"]:
-        export(found, place, values["export"])
+        export(found, place, values["export"], weights=values["weights"])
+    elif values["weights"]:
+        raise UserError("weights=true says what to export: give export=FOLDER too.")
     return 0
 
 
@@ -90,7 +99,7 @@ def show(found: Found, place: Path) -> None:
     console.print(table) if console.is_terminal else Console(width=200).print(table)
 
 
-def export(found: Found, place: Path, target: Path) -> None:
+def export(found: Found, place: Path, target: Path, *, weights: bool = False) -> None:
     """Copy what a paper's appendix needs; a run still at work is left out by name."""
     from reprl.disk import out_of_space
     from reprl.runs.publish import publish, size
@@ -99,7 +108,8 @@ def export(found: Found, place: Path, target: Path) -> None:
         if status == "running":
             print(shown(f"note: {folder.path.name} is still running and left out."))
     try:
-        copies = publish([f for f, _, status in found if status != "running"], place, target)
+        ended = [f for f, _, status in found if status != "running"]
+        copies = publish(ended, place, target, weights=weights)
     except OSError as error:
         if out_of_space(error):
             raise

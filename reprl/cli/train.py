@@ -47,6 +47,7 @@ def run(arguments: list[str]) -> int:
         return (show if request.show else launch)(request.overrides, request.config_dirs)
     from reprl.config.schema import load
     from reprl.runs.places import check_launch, check_new
+    from reprl.runs.resources import say_start
 
     config = load(request.overrides, request.config_dirs)
     if request.show:
@@ -56,6 +57,7 @@ def run(arguments: list[str]) -> int:
         return 0
     check_new(config.run_dir)
     check_launch([config])
+    say_start(config)
     from reprl.runs.train import start
 
     command = ["reprl", "train", *arguments]
@@ -87,6 +89,8 @@ def understand(arguments: list[str]) -> Request:
             if option == "--sweep-name":
                 sweep_name = value
                 continue
+            if not value:
+                raise UserError("--config-dir= is empty: name a folder, or leave it out.")
             folder = expanded(value)
             if not is_folder(folder):
                 raise UserError(f"--config-dir: there is no folder '{value}'.")

@@ -31,7 +31,13 @@ def run(arguments: list[str]) -> int:
     if not steps:
         print("checkpoints   none")
     for step in steps:
-        sound &= _report(folder.path / "checkpoints" / f"{step:012d}", newest=step == steps[-1])
+        path = folder.path / "checkpoints" / f"{step:012d}"
+        whole = _report(path, newest=step == steps[-1])
+        sound &= whole or not path.exists()  # a run at work removes its older ones
+    last = record.get("step")
+    if steps and isinstance(last, int) and last > steps[-1]:
+        sound = False
+        print(f"run.json      CHANGED  it speaks of step {last}, of which there is no checkpoint")
     return 0 if sound else 1
 
 
@@ -42,6 +48,9 @@ def _report(path: Path, *, newest: bool) -> bool:
         found = checkpoint.verify(path)
     except checkpoint.Damaged as damage:
         found = {"manifest.json": str(damage)}
+    if not path.exists():
+        print(f"{path.name}  removed by the run while it was read")
+        return False
     damaged = {file: state for file, state in found.items() if state != "ok"}
     text = "; ".join(damaged.values())
     print(shown(f"{path.name}  {'DAMAGED: ' + text if damaged else 'ok'}"))

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from reprl import trust
-from reprl.errors import UserError
-from reprl.validation import choice
+from reprl.errors import UserError, nearest
+from reprl.settings import CLASSES, NOT_HERE, WITHOUT_RANGE
+from reprl.validation import choice, flag
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
 FED_CHANGE = ("differences", "both")  # values of encoder.input
+
+
+def check_algo(config: Config) -> None:
+    """Refuse keys that the algorithm does not have, and those of SB3's that say nothing here."""
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    if words[0] != "reprl" or words[-1] not in WITHOUT_RANGE:
+        return  # of a class of the user's own only that class knows
+    known = [*CLASSES[words[-1]], *WITHOUT_RANGE[words[-1]], "_target_"]
+    for key, value in config.algo.items():
+        if key in NOT_HERE:
+            raise UserError(f"algo.{key}={value} cannot be set: {NOT_HERE[key]}.")
+        if key not in known:
+            raise UserError(f"there is no key 'algo.{key}' for {words[-1]}.{nearest(key, known)}")
+    for key in ("compile", "normalize_advantage", "use_rms_prop"):
+        if key in config.algo:
+            flag(f"algo.{key}", config.algo[key])
 
 
 def check_batches(config: Config) -> None:

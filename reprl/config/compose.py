@@ -37,6 +37,11 @@ from reprl.runs.places import expanded, is_folder
 from reprl.schema import PARTS
 
 SEARCHPATH = "hydra.searchpath="
+# what Hydra raises at an override it cannot use: not all of it is wrapped in its own exceptions
+COMPOSING = (
+    *(HydraException, OmegaConfBaseException, YAMLError),
+    *(ValueError, TypeError, LookupError, AttributeError),
+)
 HIDDEN = {"hydra", "__pycache__"}
 
 
@@ -56,7 +61,7 @@ def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str,
             chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
             keys = [str(key) for key in composed if key != "hydra"]
             values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
-        except (HydraException, OmegaConfBaseException, YAMLError, UnicodeError) as error:
+        except COMPOSING as error:
             raise _explain(error, overrides, dirs) from error
     assert isinstance(values, dict)
     assert isinstance(chosen, dict)
@@ -128,13 +133,14 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
 def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
     missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
-        whole = f"the configuration does not compose: {first_line(error)}"
+        what = _culprit(overrides) if not isinstance(error, HydraException) else ""
+        whole = f"the configuration does not compose{what}: {first_line(error)}"
         return UserError(_unreadable(error, dirs) or whole)
     key, known = missing.group(1), groups(dirs)
     chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
     try:
         plain = OmegaConf.to_container(hydra_compose("train", chosen))
-    except HydraException:  # more than one of them is wrong
+    except COMPOSING:  # more than one of them is wrong
         plain = {}
     keys = list(flatten(plain))  # type: ignore[arg-type]
     sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
@@ -145,6 +151,17 @@ def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserEr
         key.rsplit(".", 1)[-1], {k.rsplit(".", 1)[-1] for k in keys} - {key}
     )
     return UserError(f"there is no key '{key}' in the configuration.{similar}")
+
+
+def _culprit(overrides: list[str]) -> str:
+    """Which override alone already fails, for an error that does not say it."""
+    *own, search = overrides
+    for text in own:
+        try:
+            hydra_compose("train", [text, search])
+        except COMPOSING:
+            return f" with '{text}'"
+    return ""
 
 
 def _unreadable(error: Exception, dirs: list[Path]) -> str | None:

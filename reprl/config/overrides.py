@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,29 @@ from reprl.errors import UserError
 from reprl.schedules import KEYS, schedule
 from reprl.schema import PARTS
 
+MOST_JOBS = 10_000  # of a sweep
+
 
 def expand(overrides: list[str]) -> list[list[str]]:
     """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order."""
+    _require_few(overrides)
     try:
         return BasicSweeper.split_arguments(parse(overrides), None)[0]
     except HydraException as error:
         raise UserError(f"this sweep cannot be expanded: {first_line(error)}") from error
+
+
+def _require_few(overrides: list[str]) -> None:
+    """Refuse a sweep whose jobs could not even be listed, before they are."""
+    jobs = 1
+    for override in parse(overrides):
+        if override.is_sweep_override():
+            values = islice(override.sweep_string_iterator(), MOST_JOBS + 1)
+            jobs *= sum(1 for _ in values)
+        if jobs > MOST_JOBS:
+            raise UserError(
+                f"'{override.input_line}' makes a sweep of more than {MOST_JOBS:,} jobs: divide it."
+            )
 
 
 def parse(overrides: list[str]) -> list[Override]:
@@ -33,10 +50,14 @@ def parse(overrides: list[str]) -> list[Override]:
     parser = OverridesParser.create()
     parsed = []
     for text in overrides:
+        key, equals, value = text.partition("=")
         try:
+            if not key.strip("+~ "):  # Hydra takes no key for its own defaults list
+                raise HydraException
             parsed += parser.parse_overrides([text])
+        except ValueError:  # a number beyond what Python reads
+            raise UserError(f"'{text[:60]}...' has more digits than any number here.") from None
         except HydraException:
-            key, equals, value = text.partition("=")
             how = "overrides are written key=value"
             if equals:
                 how += f', special characters in inner quotes: "{key}={quoted(value)}"'
@@ -68,6 +89,10 @@ def combinations(overrides: list[str]) -> list[str]:
         several = re.fullmatch(r"(auxiliary)=\[([\w,\s-]*)\]", text)
         if several:
             group, names = several.group(1), [n.strip() for n in several.group(2).split(",")]
+            if "none" in names:
+                raise UserError(
+                    f"'{text}': none is no {group} loss; for none of them {group}=none."
+                )
             rewritten.append(f"{group}=none")
             rewritten += [f"+{group}@{group}.{name}={name}" for name in names if name]
         else:
@@ -81,6 +106,8 @@ def replacements(overrides: list[str]) -> list[str]:
     for text, override in zip(overrides, parse(overrides), strict=True):
         key, value = override.key_or_group, override.value()
         part, dot, _ = key.partition(".")
+        if value == {} and override.type == OverrideType.CHANGE:
+            raise UserError(f"{text} is empty and would change nothing: give a value.")
         changes = part in PARTS and dot and override.type == OverrideType.CHANGE
         built = isinstance(value, dict) and "_target_" in value
         if changes and isinstance(value, dict) and not built and _is_schedule(value):

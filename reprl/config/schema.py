@@ -18,7 +18,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_batches, check_motion, check_variants, device_of
+from reprl.config.checks import check_algo, check_batches, check_motion, check_variants, device_of
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.errors import UserError, nearest
@@ -184,6 +184,7 @@ def check(values: Mapping[str, Any]) -> Config:
     if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     config: Config = _build(Config, values, "")
+    check_algo(config)
     check_batches(config)
     check_variants(config)
     check_motion(config)
@@ -224,8 +225,10 @@ def _value(key: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
         value = {False: "off", True: "on"}[value] if isinstance(value, bool) else value
         if "choices" in metadata:
             return choice(key, value, metadata["choices"])
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value.strip():
             raise UserError(f"{key}={value!r} must be text.")
+        if value == "???":  # OmegaConf's sign for what is still to be given
+            raise UserError(f"{key}=??? is no value: give one, or leave {key} out.")
     return value
 
 
@@ -235,6 +238,8 @@ def _part(part: str, spec: Any) -> dict[str, Any]:
     if not isinstance(spec, Mapping):
         raise UserError(f"{part}={spec!r} must be a name of `reprl list {part}`.")
     plain = {str(k): v for k, v in spec.items()}
+    if isinstance(plain.get("_target_"), str) and not plain["_target_"].strip():
+        raise UserError(f"{part}._target_= is empty: name a class, or choose {part}=none.")
     if plain.get("_target_", ...) is None:
         plain.pop("_target_")
         if any(not isinstance(v, Mapping) for v in plain.values()):

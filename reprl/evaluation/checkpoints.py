@@ -17,6 +17,7 @@ from reprl.escaping import shown
 from reprl.evaluation.archives import Archive, archive
 from reprl.evaluation.players import labels_of
 from reprl.naming import parts_of
+from reprl.runs.agents import work_folder
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
 from reprl.runs.places import check_writable
 
@@ -96,6 +97,7 @@ def targets(
         problems: list[str] = []
     else:
         runs, problems = _of_folder(place, which)
+        out = work_folder(place, out)
         if out is not None:
             several = len(runs) > 1
             runs = [replace(t, out=out / t.name if several else out) for t in runs]

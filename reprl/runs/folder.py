@@ -9,12 +9,13 @@ import fcntl
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +31,7 @@ from reprl.errors import UserError, not_yaml
 from reprl.naming import file_name
 from reprl.runs.places import expanded, is_folder, no_folder
 
+ABANDONED = 3600.0  # seconds after which nobody is still making a run's folder
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
 
 
@@ -188,8 +190,9 @@ def create(
     draft: Path | None = None
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{final.name[:40]}.", dir=final.parent))
-        draft.chmod(0o755)
+        remove_abandoned(final.parent)
+        draft = final.parent / f".{final.name[:40]}.{secrets.token_hex(4)}.draft"
+        draft.mkdir()
         folder = RunFolder(draft)
         write_atomically(folder.config_file, text)
         write_atomically(folder.record_file, json.dumps(record, indent=1, default=str) + "\n")
@@ -205,6 +208,17 @@ def create(
             raise
         raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from error
     return RunFolder(final)
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove what processes that were killed while they made a run's folder have left of it."""
+    for draft in place.glob(".*.draft"):
+        ours = re.fullmatch(r"\..+\.[0-9a-f]{8}\.draft", draft.name) and not draft.is_symlink()
+        with suppress(OSError):
+            inside = {path.name for path in draft.iterdir()} if ours and draft.is_dir() else {"?"}
+            old = time.time() - draft.stat().st_mtime >= ABANDONED
+            if old and inside <= {"config.yaml", "run.json", "checkpoints"}:
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def name_of(config: Config) -> str:

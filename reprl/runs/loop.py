@@ -55,7 +55,7 @@ class Session:
         self.progress = Progress(self.folder.path.name, mode=self.config.progress)
         self.stack.enter_context(self.progress)
         earlier = read_rows(self.folder.metrics_file)
-        self.elapsed = float(earlier[-1][ELAPSED]) if earlier else 0.0
+        self.elapsed = float(earlier[-1].get(ELAPSED) or 0.0) if earlier else 0.0
         self.clock = self.began = time.perf_counter()
         self.clocked_step = self.model.num_timesteps
         self.clocked = dict(self.model.timings)

@@ -6,14 +6,19 @@ run writes the same rows as one never interrupted.
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from reprl import guard
+from reprl.checkpoint.files import LONGEST_STEP
+from reprl.disk import replacing
 from reprl.errors import UserError
-from reprl.schema import CLEAN, FILES, TRAINING_SCORE, VALIDATION_PREFIX, VALIDATION_SCORE
-from reprl.tables import columns_of, read_rows, text_of, write_rows
+from reprl.schema import CLEAN, ELAPSED, FILES, TRAINING_SCORE, VALIDATION_PREFIX, VALIDATION_SCORE
+from reprl.tables import Unreadable, columns_of, read_lines, read_rows, text_of, write_rows
 
 LAST = ("train/n_updates", "train/early_stops")  # counters: the newest value, not the average
 
@@ -73,10 +78,10 @@ class CsvSink:
         """Append rows and have them on the disk on return."""
         rows = list(rows)
         new = list(dict.fromkeys(k for row in rows for k in row if k not in self.columns))
-        if new:
-            old = read_rows(self.path)
+        if new:  # header and rows at once: a header alone is no table
             self.columns += new
-            write_rows(self.path, self.columns, old)
+            write_rows(self.path, self.columns, [*read_rows(self.path), *rows])
+            return
         with open(self.path, "a", newline="") as file:
             file.write(text_of(self.columns, rows, header=False))
             file.flush()
@@ -90,19 +95,59 @@ def rewind_csv(path: Path, step: int) -> None:
     """Drop the rows beyond a step: the run will write them again."""
     if not path.exists():
         return
-    rows = read_rows(path)
+    rows, damaged = _whole_rows(path)
+    if damaged:
+        copy = guard.read_bytes(path)
+        with replacing(path.with_name(f"{path.name}.damaged")) as draft:
+            draft.write_bytes(copy)
+        print(
+            f"WARNING: {path}: {damaged} damaged lines are left out; {path.name}.damaged has the "
+            "file as it was.",
+            file=sys.stderr,
+        )
     if not rows:
         path.unlink()
         return
     if "step" not in rows[0]:
         raise UserError(f"{path} has no column 'step'.")
-    kept = [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= step]
+    kept = [row for row in rows if int(row["step"]) <= step]
     # A column that first appeared beyond the step must appear at the same place again.
     columns = [c for c in rows[0] if any(row[c] != "" for row in kept)]
     if kept:
         write_rows(path, columns, kept)
     else:
         path.unlink()
+
+
+def _whole_rows(path: Path) -> tuple[list[dict[str, str]], int]:
+    """The rows of numbers in a file, and how many lines are not; one cut short at its end is none.
+
+    A kill cuts the last line short, and the run writes that row again.
+    """
+    try:
+        header, lines, damaged = read_lines(path, appended=True)
+    except Unreadable:
+        return [], int(path.stat().st_size > 0)
+    cut = not guard.read_bytes(path).endswith((b"\n", b"\r"))
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    if "step" not in header:
+        return rows, 0
+    whole = [row for row in rows if _is_step(row["step"]) and _are_numbers(row)]
+    return whole, damaged - (cut and damaged > 0) + len(rows) - len(whole)
+
+
+def _is_step(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= LONGEST_STEP
+
+
+def _are_numbers(row: Mapping[str, str]) -> bool:
+    """Whether the columns that a run goes on from can be read; validation has names in others."""
+    try:
+        return all(
+            not row[key] or math.isfinite(float(row[key])) for key in (ELAPSED,) if key in row
+        )
+    except ValueError:
+        return False
 
 
 def progress_of(folder: Path) -> tuple[int, float | None, float | None]:

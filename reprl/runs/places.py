@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.errors import UserError, nearest
+from reprl.runs.agents import folder_of
+from reprl.runs.resources import require_memory
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
@@ -43,9 +45,11 @@ def no_folder(kind: str, text: str | Path, path: Path) -> UserError:
     return UserError(f"there is no {kind} '{text}'.{nearest(path.name, siblings)}")
 
 
-def check_launch(configs: Iterable[Config]) -> None:
-    """Check what depends on this machine: every parent, and wandb's login."""
+def check_launch(configs: Iterable[Config], *, here: bool = True) -> None:
+    """Check what depends on this machine: every parent, wandb's login and, `here`, the memory."""
     configs = list(configs)
+    if here:
+        require_memory(configs)
     for parent in sorted({c.parent for c in configs if c.parent is not None}):
         candidates(*parent_of(parent))
     if any(config.wandb == "online" for config in configs):
@@ -55,7 +59,9 @@ def check_launch(configs: Iterable[Config]) -> None:
 
 
 def parent_of(parent: str) -> tuple[Path, int | None]:
-    """The folder and step that `parent=DIR@step` names."""
+    """The folder and step that `parent=DIR@step` or `parent=agent:NAME` names."""
+    if (shipped := folder_of(parent)) is not None:
+        return shipped, None
     whole = expanded(parent)
     if is_folder(whole):  # its own name may hold an @, as in green_lines@0.7
         return whole, None

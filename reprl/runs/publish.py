@@ -1,8 +1,9 @@
 """Runs as a paper's appendix needs them: settings, games and curves, without traces of a machine.
 
 `reprl runs DIR export=results/NAME` -> a folder that `reprl runs` and `reprl report` read like the
-original, small enough for a repository: no checkpoints, events or videos. Pictures of attention and
-recorded games are kept.
+original, small enough for a repository: pictures of attention and recorded games are kept, events
+and videos are not, and of the checkpoints at most the weights of the newest (`weights=true`), with
+which an agent plays elsewhere.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ CURVES = ("step", "rollout/", "validation/", "time/elapsed")
 ABSOLUTE = re.compile(r"(?:file://)?(?<![\w.~*)\]])~?(?:/[^\s/'\",;:=\])]+)+/?")
 
 
-def publish(runs: Sequence[RunFolder], place: Path, target: Path) -> list[Path]:
-    """Copy runs below `place` to `target`, each under its own name; the copies' folders."""
+def publish(
+    runs: Sequence[RunFolder], place: Path, target: Path, *, weights: bool = False
+) -> list[Path]:
+    """Copy runs below `place` to `target`, each under its own name; the copies' folders.
+
+    With `weights` each copy holds the newest checkpoint as an agent that only plays.
+    """
     if target.resolve() == place.resolve() or place.resolve() in target.resolve().parents:
         raise UserError(f"export={target} lies in {place}: choose a folder outside of it.")
     if any(part.is_file() for part in (target, *target.parents)):
@@ -48,6 +54,10 @@ def publish(runs: Sequence[RunFolder], place: Path, target: Path) -> list[Path]:
     for run in runs:
         inside = run.path.relative_to(place) if run.path != place else Path(run.path.name)
         copies.append(_copy(run, target / inside))
+        if weights:
+            from reprl import checkpoint
+
+            checkpoint.save_weights(checkpoint.read(run.path), copies[-1])
     # players without training stand beside the runs they were measured with
     for source in {run.path.parent for run in runs} | {run.path for run in runs}:
         guard.inspect(source, without=("checkpoints",))

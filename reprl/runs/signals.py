@@ -8,16 +8,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: 143}
-STOPPING = (signal.SIGINT, signal.SIGTERM)  # what a person or a scheduler sends a sweep
+EXIT_CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: 143}
+STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # what tells a sweep to stop
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether whoever started this process wants it to outlive a closed terminal, as nohup does."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 @contextmanager
 def handled(
     numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], Any]
 ) -> Iterator[None]:
-    """While entered, these signals go to the handler."""
-    before = {number: signal.signal(number, handler) for number in numbers}
+    """While entered, these signals go to the handler, but for one that is to be ignored."""
+    taken = [number for number in numbers if not is_ignored(number)]
+    before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield
     finally:

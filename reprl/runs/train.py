@@ -7,8 +7,7 @@ checkpoint left it. Both end with the process's exit code.
 from __future__ import annotations
 
 import sys
-import traceback
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,13 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
-from reprl import __version__, checkpoint, components
+from reprl import __version__, checkpoint, components, crash
 from reprl.algorithms import Diverged
-from reprl.checkpoint.files import drop_beyond, recover
-from reprl.components import blamed
+from reprl.checkpoint.files import drop_beyond, recover, remove_leftovers
+from reprl.components import blamed, described
 from reprl.config.schema import Config
-from reprl.disk import FULL, out_of_space
+from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
+from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, create, now, open_run, where
 from reprl.runs.loop import Session
@@ -62,32 +62,47 @@ def resume(path: str) -> int:
     with folder.lock(), reading(folder.path):
         config = folder.config()
         recover(folder.path)
-        stored = checkpoint.read(folder.path) if checkpoint.steps(folder.path) else None
+        clear_leftovers(folder)
+        saved = bool(checkpoint.steps(folder.path))
         if folder.record().get("status") == "finished":
+            if saved:
+                checkpoint.read(folder.path)  # says what is damaged
             print(f"{folder.path} is finished.")
             return 0
-        require_unchanged(folder, config, stored)
+        require_unchanged(folder, config, saved=saved)
         say_version(folder.record())
-        env = make_env(config)
-        try:
+        stack = ExitStack()
+
+        def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
+            stack.close()  # of a checkpoint that was of no use
+            env = stack.enter_context(closing(make_env(config)))
             with blamed(trust_folders()):
                 model = make_model(config, env)
-            loop: dict[str, Any] = {}
-            if stored is not None:
-                checkpoint.require_same_shapes(model, stored)
-                model.restore(stored)
-                loop = stored.loop
+            if stored is None:
+                return Session(config, folder, model, {})
+            checkpoint.require_same_shapes(model, stored)
+            model.restore(stored)
+            return Session(config, folder, model, stored.loop)
+
+        with stack:
+            session = checkpoint.use(folder.path, rebuilt) if saved else rebuilt(None)
+            step = session.model.num_timesteps
             # of a step whose validation is still to come nothing has been written for good
-            rewind(folder, model.num_timesteps - bool(loop.get("pending")))
-            drop_beyond(folder.path, model.num_timesteps)
-            return train(Session(config, folder, model, loop), resumed=True)
-        finally:
-            env.close()
+            rewind(folder, step - session.pending)
+            drop_beyond(folder.path, step)
+            return train(session, resumed=True)
 
 
-def require_unchanged(
-    folder: RunFolder, config: Config, stored: checkpoint.StoredCheckpoint | None
-) -> None:
+def clear_leftovers(folder: RunFolder) -> None:
+    """Remove what a killed process was writing; only the holder of the folder's lock writes it."""
+    remove_leftovers(folder.path)
+    for file in (folder.record_file, folder.metrics_file, folder.validation_file):
+        clear_drafts(file, older_than=0.0)
+    for draft in folder.tensorboard.glob(".events.out.tfevents.*.draft"):
+        remove_old(draft, older_than=0.0)
+
+
+def require_unchanged(folder: RunFolder, config: Config, *, saved: bool) -> None:
     """Refuse to go on as a run that is no longer the same."""
     began, now_is = folder.record().get("config_hash"), folder.config_hash()
     if began not in (None, now_is):
@@ -95,7 +110,7 @@ def require_unchanged(
             f"{folder.config_file} was changed after the run began (its hash is {now_is}, run.json "
             f"says {began}): undo that, or begin a new run with parent={folder.path}."
         )
-    if stored is None and config.parent is not None:
+    if not saved and config.parent is not None:
         raise UserError(
             f"{folder.path} has lost the checkpoint it began with: train again with "
             f"parent={config.parent}."
@@ -117,9 +132,8 @@ def say_version(record: dict[str, Any]) -> None:
 def train(session: Session, *, resumed: bool) -> int:
     """Run the loop to its end, a signal or a failure, and say which in run.json."""
     folder = session.folder
-    folder.update(
-        status="running", reason=None, **where(), **({"resumed": now()} if resumed else {})
-    )
+    again = {"resumed": now(), "step": session.model.num_timesteps} if resumed else {}
+    folder.update(status="running", reason=None, **where(), **again)
     try:
         with Interrupts() as interrupts, session:
             session.launch(resumed=resumed)
@@ -130,17 +144,25 @@ def train(session: Session, *, resumed: bool) -> int:
         return stop.exit_code
     except Diverged as divergence:
         return fail(folder, f"diverged: {divergence}")
+    except WorkerLost as loss:
+        return stop_for_worker(folder, str(loss))
     except UserError as error:
         fail(folder, str(error))
         raise
     except Exception as error:
         if out_of_space(error):
             return stop_for_space(folder)
-        traceback.print_exc()
-        return fail(folder, f"{type(error).__name__}: {error}")
+        return fail(folder, described(error), crash.sentence(error, [folder.path]))
     folder.update(status="finished", reason=None, ended=now())
     print(f"done: {folder.path}")
     return 0
+
+
+def stop_for_worker(folder: RunFolder, reason: str) -> int:
+    """End where a process of ours was killed, as a kill of this one would: the run can go on."""
+    folder.update(status="killed", reason=reason, ended=now())
+    print(f"killed: {reason} `reprl resume {folder.path}` goes on.", file=sys.stderr)
+    return 1
 
 
 def stop_for_space(folder: RunFolder) -> int:
@@ -243,10 +265,10 @@ def rewind(folder: RunFolder, step: int) -> None:
     rewind_tensorboard(folder.tensorboard, step)
 
 
-def fail(folder: RunFolder, reason: str) -> int:
+def fail(folder: RunFolder, reason: str, said: str | None = None) -> int:
     """Record a failure, and say from where the run can be looked at again."""
     folder.update(status="failed", reason=reason, ended=now())
-    print(f"failed: {reason}", file=sys.stderr)
+    print(f"failed: {said or reason}", file=sys.stderr)
     if steps := checkpoint.steps(folder.path):
         print(f"the checkpoint before it: parent={folder.path}@{steps[-1]}", file=sys.stderr)
     return 1

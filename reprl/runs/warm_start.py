@@ -32,7 +32,8 @@ def branch(model: Algorithm, config: Config) -> None:
     path, step = parent_of(config.parent)
     stored = checkpoint.read(path, step)
     checkpoint.require_same_shapes(model, stored)
-    different = differences(config, path)
+    weights_only = stored.meta.get("weights_only", False)
+    different = ["published weights only"] if weights_only else differences(config, path)
     if not different:
         if stored.step >= config.total_steps:
             raise UserError(

@@ -21,6 +21,20 @@ from urllib.parse import urlsplit
 from reprl.errors import UserError
 
 PATIENCE = 30.0  # seconds that wandb gets to finish at the end of a run
+_hanging: list[str] = []  # services that would also hang the end of this process
+
+
+def leave(code: int) -> int:
+    """A process's exit code; where a service still hangs, the process ends here and now.
+
+    At the end of a process wandb waits for its service once more, and for ever if it is stopped.
+    """
+    if _hanging:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 class TensorBoardSink:
@@ -106,10 +120,15 @@ class WandbSink:
 
     def close(self) -> None:
         """Let wandb write out what it has, within its patience."""
-        if self.lost is None:
-            self.waiting.put(None)
+        if self.lost is not None:
+            if self.thread.is_alive():  # it was too slow to take what it was given
+                _hanging.append("wandb")
+        else:
+            with suppress(queue.Full):
+                self.waiting.put_nowait(None)
             self.thread.join(self.patience)
             if self.thread.is_alive():
+                _hanging.append("wandb")
                 self._lose(f"it did not finish within {self.patience:g} s")
 
     def _serve(self) -> None:

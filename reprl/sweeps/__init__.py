@@ -18,7 +18,7 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
 
     sweep = plan.make(overrides, config_dirs)
     check_writable(sweep.folder)
-    check_launch(job.config for job in sweep.jobs)
+    check_launch((job.config for job in sweep.jobs), here=not sweep.hydra)
     record_of(sweep.folder)  # refuses claims that cannot be read before any job starts
     ledger = Ledger(sweep.folder)
     if sweep.hydra:

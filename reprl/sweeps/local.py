@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -17,7 +17,7 @@ from reprl.errors import UserError
 from reprl.runs.signals import STOPPING, handled
 from reprl.sweeps.ledger import RESUMABLE, Ledger
 from reprl.sweeps.plan import Job, Plan
-from reprl.sweeps.process import Running, command
+from reprl.sweeps.process import RETRIES, Running, command
 from reprl.sweeps.view import SweepView
 
 POLL = 0.2
@@ -32,13 +32,14 @@ class Local:
         self.waiting = deque(plan.jobs)
         self.running: list[Running] = []
         self.stop_signal: int | None = None
+        self.retried: Counter[str] = Counter()
 
     def run(self) -> int:
         """Work through the plan; the exit code says whether all of it is done."""
         try:
             with handled(STOPPING, self._stop), SweepView(self.plan, self.ledger) as view:
                 while self.waiting or self.running:
-                    self._watch()
+                    self._watch(view)
                     self._fill()  # at once: a free core should not wait for the next look
                     view.show()
                     time.sleep(POLL)
@@ -80,7 +81,7 @@ class Local:
         entry.status, entry.reason = "running", None
         self.ledger.write()
 
-    def _watch(self) -> None:
+    def _watch(self, view: SweepView) -> None:
         for running in list(self.running):
             if self.stop_signal is not None and running.stopped is None:
                 running.tell()  # it began at the very moment of the signal
@@ -89,6 +90,17 @@ class Local:
                 running.settle(self.ledger)
                 self.ledger.write()
                 running.claim.close()  # whoever takes it now reads what became of it
+                self._perhaps_again(running, view)
+
+    def _perhaps_again(self, running: Running, view: SweepView) -> None:
+        """A job that lost an environment worker goes on from its checkpoint, a few times."""
+        identity = running.task.identity
+        if running.lost_a_worker and self.retried[identity] < RETRIES:
+            self.retried[identity] += 1
+            job = next(j for j in self.plan.jobs if j.identity == identity)
+            reason = self.ledger.entries[identity].reason or "killed"
+            view.say(job, f"{reason.rstrip('.')}: it goes on from its checkpoint")
+            self.waiting.append(job)
 
     def _conclude(self, job: Job) -> None:
         """See whether another launcher has taken up what was interrupted here."""

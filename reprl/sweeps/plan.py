@@ -99,6 +99,11 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     rest = [o for o in rest if not is_launcher(o)]
     said = [(o.key_or_group, text) for o, text in zip(parse(rest), rest, strict=True)]
     given = dict(said)
+    for key, text in said:
+        if given[key] != text and "@" not in text:
+            raise UserError(
+                f"{key} is given twice, as '{text}' and '{given[key]}': once is enough."
+            )
     # A key of the file keeps its place, whoever sets it: the first one is the outer loop.
     rest = [given.get(k, f"{k}={v}") for k, v in file.items()]
     rest += [text for key, text in said if key not in file]

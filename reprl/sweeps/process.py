@@ -21,6 +21,7 @@ from reprl.sweeps.ledger import RESUMABLE, Entry, Ledger
 from reprl.sweeps.plan import JobSpec
 
 REFUSED = 2  # the exit code for wrong input
+RETRIES = 3  # of a job that lost one of its own processes, in one launch
 GRACE = 60.0  # seconds a job has to write its checkpoint when it is told to stop
 
 
@@ -70,6 +71,7 @@ class Running:
         self.began = time.monotonic()
         self.stopped: float | None = None  # when it was told to stop
         self.timed_out = False
+        self.recorded = "running"  # what the run folder says at the end
         with open(self.log, "ab") as log:
             self.log_before = log.tell()  # earlier attempts wrote here too
             self.process = subprocess.Popen(
@@ -109,6 +111,7 @@ class Running:
     def settle(self, ledger: Ledger) -> Entry:
         """Say what became of a job whose process has ended; its claim is still held."""
         entry = ledger.look(self.task)
+        self.recorded = entry.status
         entry.seconds += time.monotonic() - self.began
         if entry.status == "finished":
             return entry
@@ -116,6 +119,11 @@ class Running:
             entry.status = self._ended_early(ledger.folder)
         entry.reason = self._reason(entry.reason)
         return entry
+
+    @property
+    def lost_a_worker(self) -> bool:
+        """Whether it ended by itself, resumably, because one of its processes was killed."""
+        return self.process.returncode == 1 and self.stopped is None and self.recorded == "killed"
 
     def _ended_early(self, folder: Path) -> str:
         """Failed only if it ended by itself: what was stopped or killed runs again."""

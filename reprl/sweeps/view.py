@@ -57,6 +57,12 @@ class SweepView:
         with suppress(OSError):  # a full disk or a closed pipe must not end the jobs
             self._show(time.monotonic())
 
+    def say(self, job: Job, text: str) -> None:
+        """A line about a job that its status alone would not show."""
+        with suppress(OSError):
+            words = shown(f"job {job.number} {text}")
+            self.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
     def finish(self) -> None:
         """The closing table of every job, and how to go on with what is not finished."""
         with suppress(OSError):

@@ -1,7 +1,6 @@
-"""Makes the synthetic sweep of fixture.py, and its report in a browser, available to the tests."""
+"""The synthetic sweep of fixture.py, a copy to change, and its report in a browser."""
 
-import importlib.util
-import sys
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +10,7 @@ from typing import Any
 import pytest
 
 from reprl.analysis.report import write_report
-
-
-def load(name: str) -> ModuleType:
-    path = Path(__file__).parent / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"analysis_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from tests.analysis import browser, fixture
 
 
 @contextmanager
@@ -40,18 +29,25 @@ def _own_random_play() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def synthetic() -> ModuleType:
-    return load("fixture")
+    return fixture
 
 
 @pytest.fixture(scope="session")
-def sweep(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return synthetic.write_sweep(tmp_path_factory.mktemp("sweep") / "runs")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fixture.write_sweep(tmp_path_factory.mktemp("sweep") / "runs")
+
+
+@pytest.fixture
+def runs(sweep: Path, tmp_path: Path) -> Path:
+    """A copy of the sweep to change."""
+    return Path(shutil.copytree(sweep, tmp_path / "runs"))
 
 
 @pytest.fixture(scope="session")
 def written(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report on the whole sweep, without figures; nobody changes it."""
     with own_random_play():
-        return write_report([sweep], tmp_path_factory.mktemp("page"), figures=False)[0]
+        return write_report([sweep], tmp_path_factory.mktemp("page") / "out", figures=False)[0]
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +62,6 @@ def six(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Any]:
-    browser = load("browser")
     if browser.CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     page = browser.Page()

@@ -14,11 +14,6 @@ from reprl.analysis.load import collect
 from reprl.analysis.report import compose, write_report
 
 
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
-
-
 def shorten(run: Path, step: int) -> None:
     path = run / "evaluation" / "episodes.csv"
     pd.read_csv(path).assign(step=step).to_csv(path, index=False)

@@ -14,7 +14,7 @@ from reprl.analysis.gap import run_scores
 from reprl.analysis.load import collect
 from reprl.analysis.report import write_report
 from reprl.claims import read_claims, record_of
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 BOXES, PLAIN = "ppo softplus + boxes", "ppo nature"
 CLAIM = f"claims:\n  - method: {BOXES}\n    baseline: {PLAIN}\n"
@@ -145,7 +145,7 @@ def test_a_variant_not_everybody_played_is_said(runs: Path) -> None:
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(text)
-    with pytest.raises(UserError, match=says):
+    with refuses(says):
         read_claims(path)
     warnings: list[str] = []
     assert find_claims([tmp_path], warnings) == []

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from reprl.analysis.ablation import ablation_table
 from reprl.analysis.gap import generalization_gap
@@ -14,11 +13,6 @@ from reprl.analysis.report import compose, write_report
 from reprl.analysis.summary import headline, overall, verdict
 
 FIRST = "ppo-nature-1"
-
-
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
 
 
 def edit(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-import pytest
 import yaml
 
 from reprl.analysis.charts import learning
@@ -14,11 +13,6 @@ from reprl.analysis.grouping import method_settings
 from reprl.analysis.load import collect
 from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
 from reprl.naming import is_plain, method_name
-
-
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
 
 
 def configure(run: Path, **changes: object) -> None:

@@ -20,17 +20,6 @@ from reprl.analysis.report import write_report
 from reprl.cli import main
 
 
-@pytest.fixture(scope="module")
-def report(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, _ = write_report([sweep], tmp_path_factory.mktemp("report") / "out", figures=False)
-    return path
-
-
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
-
-
 class Tables(HTMLParser):
     """Every table of a page as rows of (text, sort value)."""
 
@@ -65,9 +54,9 @@ class Tables(HTMLParser):
             self.rows[-1][-1] = (text + data, sort)
 
 
-def test_html_markdown_and_csv_hold_the_same_numbers(report: Path) -> None:
-    tables = Tables(report.read_text()).tables
-    folder = report.parent / "tables"
+def test_html_markdown_and_csv_hold_the_same_numbers(written: Path) -> None:
+    tables = Tables(written.read_text()).tables
+    folder = written.parent / "tables"
     assert set(tables) == {p.stem for p in folder.glob("*.csv")}
     assert {"overall", "scores", "gap", "twin", "attention", "ablation"} <= set(tables)
     for name, rows in tables.items():
@@ -84,16 +73,16 @@ def test_html_markdown_and_csv_hold_the_same_numbers(report: Path) -> None:
             assert {float(n) for n in numbers} <= known, name
 
 
-def test_numbers_are_those_of_the_games(sweep: Path, report: Path) -> None:
+def test_numbers_are_those_of_the_games(sweep: Path, written: Path) -> None:
     games = pd.concat(pd.read_csv(p) for p in sweep.glob("ppo-nature-*/evaluation/episodes.csv"))
     own = games[(games["variant"] == "green_lines") & (games["severity"] == 0.5)]
     want = own.groupby("run")["episode_return"].mean().mean()
-    scores = pd.read_csv(report.parent / "tables" / "scores.csv").set_index("method")
+    scores = pd.read_csv(written.parent / "tables" / "scores.csv").set_index("method")
     assert scores.loc["ppo nature", "green_lines"] == pytest.approx(want)
 
 
-def test_the_report_says_what_matters(report: Path) -> None:
-    page = report.read_text().replace("<wbr>", "")
+def test_the_report_says_what_matters(written: Path) -> None:
+    page = written.read_text().replace("<wbr>", "")
     text = html.unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
     assert re.search(
         r"Scores \d+\.\d on the clean game \(3 seeds\) and \d+\.\d \[\d+\.\d, \d+\.\d\] on the "
@@ -122,8 +111,8 @@ def test_figures_are_written(sweep: Path, tmp_path: Path) -> None:
         assert words in drawn
 
 
-def test_the_page_asks_nobody_for_anything(report: Path) -> None:
-    page = report.read_text()
+def test_the_page_asks_nobody_for_anything(written: Path) -> None:
+    page = written.read_text()
     asked = re.sub(r"""<a href="[^":]*">video</a>""", "", page)  # a link asks only when clicked
     asked = re.sub(r"""href="#[a-z-]+\"""", "", asked)  # a place in this page
     assert not re.search(r"""(src|href)=["'](?!data:)""", asked)
@@ -145,8 +134,8 @@ def test_videos_are_linked_where_they_lie(runs: Path, tmp_path: Path) -> None:
     assert all(link.startswith("../") and ":" not in link for link in links)
 
 
-def test_faithfulness_and_history_stand_beside_the_pictures(sweep: Path, report: Path) -> None:
-    table = pd.read_csv(report.parent / "tables" / "faithfulness.csv")
+def test_faithfulness_and_history_stand_beside_the_pictures(sweep: Path, written: Path) -> None:
+    table = pd.read_csv(written.parent / "tables" / "faithfulness.csv")
     row = table[(table["test"] == "deletion") & (table["order"] == "random")].iloc[0]
     files = sweep.glob("*/attention/faithfulness.csv")
     measured = pd.concat(pd.read_csv(f) for f in files)
@@ -155,7 +144,7 @@ def test_faithfulness_and_history_stand_beside_the_pictures(sweep: Path, report:
     assert row["area"] == pytest.approx(own["value"].mean())
     assert row["advantage"] == pytest.approx(0.2)
     assert row["area"] - row["rival"] == pytest.approx(0.2)
-    page = report.read_text()
+    page = written.read_text()
     assert page.count('class="light" src="data:image/svg+xml;base64,') == 3
     assert page.count("over training</span>") == 3
 

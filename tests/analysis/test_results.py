@@ -11,12 +11,7 @@ import pytest
 
 from reprl.analysis.load import Run, collect
 from reprl.analysis.summary import against_plain, verdict
-from reprl.errors import UserError
-
-
-@pytest.fixture
-def runs(sweep: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sweep, tmp_path / "runs"))
+from tests.helpers import refuses
 
 
 def edit_csv(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
@@ -35,7 +30,7 @@ def test_a_sweep_is_collected_whole(sweep: Path) -> None:
 
 def test_no_runs_at_all_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no runs in .*empty"):
+    with refuses("empty"):
         collect([tmp_path / "empty"])
 
 

@@ -1,5 +1,7 @@
 """The pieces of the sweep benchmark: what it counts, never how fast this machine is."""
 
+import math
+
 import pytest
 
 from benchmarks import sweep
@@ -28,10 +30,11 @@ def test_rows_are_noted_once_when_they_appear(tmp_path):
     assert list(histories.values()) == [[(2.0, 512), (4.0, 1024)]]
 
 
+@pytest.mark.slow
 def test_the_overhead_is_of_a_real_sweep_of_jobs_that_do_nothing():
     added, planned = sweep.overhead(3)
     assert planned > 0
-    assert -1 < added < 60  # seconds a job: some number came out
+    assert math.isfinite(added)  # seconds a job: some number came out
 
 
 def test_the_table_compares_with_the_two_thread_job():

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from stable_baselines3.common.monitor import Monitor
 
-from reprl.cli import main
 from reprl.cli.arguments import convert
 from reprl.cli.evaluate import KEYS
 from reprl.envs import make_vec_env
 from reprl.envs.variation import Part, Variant
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 MIXTURE = ["moving_square", "green_lines", "original"]
 MISSPELT = Variant("x", "custom", effects=(Part("reprl.envs.variation.picture:Blur", {"sev": 1}),))
@@ -42,6 +41,7 @@ def play(env, steps, seed=0):
     return out
 
 
+@pytest.mark.slow
 def test_workers_change_nothing():
     results = []
     for workers in (0, 1, 2):
@@ -202,81 +202,67 @@ def test_a_snapshot_continues_identically_in_another_process():
 
 def test_snapshots_refuse_damage_and_other_settings():
     env = make_vec_env(n_envs=1)
-    with pytest.raises(UserError, match="reset"):
+    with refuses("reset"):
         env.snapshot()
     env.reset()
     snapshot = env.snapshot()
-    with pytest.raises(UserError, match="checksum"):
+    with refuses("checksum"):
         env.restore(snapshot[:-1])
-    with pytest.raises(UserError, match="checksum"):
+    with refuses("checksum"):
         env.restore(snapshot[:200] + b"x" + snapshot[201:])
     for other in (b"something else", "text", None):
-        with pytest.raises(UserError, match="not an environment snapshot"):
+        with refuses("not an environment snapshot"):
             env.restore(other)
-    with pytest.raises(UserError, match="sticky was 0.0, here it is 0.5"):
+    with refuses("sticky", "0.0", "0.5"):
         make_vec_env(n_envs=1, sticky=0.5).restore(snapshot)
-    with pytest.raises(UserError, match="1 environments, here are 2"):
+    with refuses("1 environments", "2"):
         make_vec_env(n_envs=2).restore(snapshot)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "names"),
     [
-        ({"game": "brekout"}, "unknown game 'brekout'.*Did you mean 'breakout'"),
-        ({"game": "warlords"}, "unknown game 'warlords'"),  # ALE has it for four players only
-        ({"variant": "green_line"}, "unknown variant 'green_line'.*Did you mean 'green_lines'"),
-        ({"variant": []}, "empty"),
-        ({"variant": None}, "variant must be a name or a mapping with _target_, got None"),
-        ({"variant": 5}, "variant must be a name .* got 5"),
-        ({"variant": MIXTURE, "n_envs": 2}, "3 variants need as many environments, got n_envs=2"),
-        ({"variant": MISSPELT, "n_envs": 1, "workers": 1}, "picture:Blur' raised TypeError: .*sev"),
-        ({"sticky": 1.5}, "sticky=1.5 must be a number from 0 to 0.99"),
-        ({"sticky": 1.0}, "sticky=1.0 must be a number from 0 to 0.99"),
-        ({"sticky": float("nan")}, "sticky=nan"),
-        ({"n_envs": 0}, "n_envs=0 must be a whole number from 1"),
-        ({"n_envs": 2.5}, "n_envs=2.5"),
-        ({"n_envs": 2, "workers": 3}, "workers=3 must be a whole number from 0 to 2"),
-        ({"severity": 2, "variant": "green_lines"}, "severity=2"),
-        ({"severity": 0.5}, "'original' has no severity"),
-        ({"variant": "drift_left", "game": "pong"}, "'drift_left' cannot be played in game 'pong'"),
-        ({"stack": 0}, "stack=0"),
-        ({"reward": "clipped"}, "reward=clipped is unknown: choose from clip, raw"),
-        ({"max_frames": 0}, "max_frames=0"),
-        ({"seed": -1}, "seed=-1"),
+        ({"game": "brekout"}, ["'brekout'", "'breakout'"]),
+        ({"game": "warlords"}, ["'warlords'"]),  # ALE has it for four players only
+        ({"variant": "green_line"}, ["'green_line'", "'green_lines'"]),
+        ({"variant": []}, ["empty"]),
+        ({"variant": None}, ["variant", "None"]),
+        ({"variant": 5}, ["variant", "5"]),
+        ({"variant": MIXTURE, "n_envs": 2}, ["3 variants", "n_envs=2"]),
+        ({"variant": MISSPELT, "n_envs": 1, "workers": 1}, ["picture:Blur'", "TypeError", "sev"]),
+        ({"n_envs": 2, "workers": 3}, ["workers=3", "0 to 2"]),
+        ({"severity": 0.5}, ["'original'", "severity"]),
+        ({"variant": "drift_left", "game": "pong"}, ["'drift_left'", "'pong'"]),
+        ({"reward": "clipped"}, ["reward=clipped", "clip, raw"]),
     ],
 )
-def test_bad_input_is_one_sentence(arguments, sentence):
-    with pytest.raises(UserError, match=sentence) as caught:
+def test_bad_input_is_refused(arguments, names):
+    with refuses(*names):
         make_vec_env(**arguments)
-    assert "\n" not in str(caught.value)
 
 
 def test_wrong_actions_and_early_steps_are_refused():
     env = make_vec_env(n_envs=1)
-    with pytest.raises(UserError, match="before reset"):
+    with refuses("reset"):
         env.step(np.array([0]))
     env.reset()
-    with pytest.raises(UserError, match="action 4 does not exist.*NOOP, FIRE, RIGHT, LEFT"):
+    with refuses("action 4", "NOOP, FIRE, RIGHT, LEFT"):
         env.step(np.array([4]))
     env = make_vec_env(n_envs=2)
     env.reset()
     for wrong in ([2], 2, [2.0, np.nan], [1.7, 1.7], [True, False], [[1, 2]]):
-        with pytest.raises(UserError, match="actions must be 2 whole numbers, one for each env"):
+        with refuses("2 whole numbers"):
             env.step(np.array(wrong))
     env.step(np.array([3, -1], np.int8))
 
 
-def test_training_and_evaluation_refuse_the_same_settings(tmp_path, capsys):
-    for wrong, sentence in (
-        (
-            ["env.variant=[original,noise,blur]", "env.n_envs=2"],
-            "3 variants, more than env.n_envs=2",
-        ),
-        (["env.sticky=1"], "env.sticky=1 must be a number from 0 to 0.99"),
+def test_training_and_evaluation_refuse_the_same_settings(commands):
+    for wrong, names in (
+        (["env.variant=[original,noise,blur]", "env.n_envs=2"], ["3 variants", "env.n_envs=2"]),
+        (["env.sticky=1"], ["env.sticky=1", "0 to 0.99"]),
     ):
-        assert main(["train", *wrong, "device=cpu", f"run_dir={tmp_path / 'run'}"]) == 2
-        assert sentence in capsys.readouterr().err
-    with pytest.raises(UserError, match="sticky=1.0 must be a number from 0 to 0.99"):
+        commands.refuse(["train", *wrong, "device=cpu"], *names)
+    with refuses("sticky=1.0", "0 to 0.99"):
         convert("sticky", "1", KEYS["sticky"])
 
 
@@ -295,9 +281,9 @@ def test_numbers_of_numpy_are_as_good_as_pythons():
 def test_seeds_are_checked_where_they_are_given():
     env = make_vec_env(n_envs=1)
     for wrong in (-1, 2.5, "x"):
-        with pytest.raises(UserError, match=f"seed={wrong} must be a whole number"):
+        with refuses(f"seed={wrong}"):
             env.queue(0, wrong)
-        with pytest.raises(UserError, match=f"seed={wrong} must be a whole number"):
+        with refuses(f"seed={wrong}"):
             env.seed(wrong)
     assert env.reset().any()
 

@@ -12,10 +12,24 @@ import numpy as np
 import pytest
 
 from reprl.envs import WorkerError, make_vec_env
+from reprl.envs.processes import Workers
 from reprl.envs.variation import Part, Variant
 from reprl.envs.vector import AtariVecEnv
 from reprl.envs.worker import CALL
-from reprl.errors import UserError
+from tests.helpers import refuses
+
+pytestmark = pytest.mark.slow  # starts processes
+
+
+PATIENCE = 300.0  # far longer than any machine needs for what must not wait for it
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _patient():
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("usual_patience", "start_patience"):
+            patch.setattr(Workers, kind, PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +52,7 @@ def steps_like_one_process(env, count=5):
 
 def test_after_a_refusal_every_answer_belongs_to_its_question(pong):
     for _ in range(2):
-        with pytest.raises(UserError, match="known in breakout.* not in 'pong'"):
+        with refuses("breakout", "'pong'"):
             pong.objects()
     assert steps_like_one_process(pong)
 
@@ -53,7 +67,7 @@ def test_a_missing_attribute_is_no_reason_to_stop(pong):
 
 
 def test_what_cannot_be_sent_is_no_reason_to_stop(pong):
-    with pytest.raises(UserError, match="cannot send this .*workers=0"):
+    with refuses("workers=0"):
         pong.get_attr("ale")
     assert steps_like_one_process(pong, count=1)
 
@@ -76,11 +90,11 @@ def test_a_worker_survives_signals_while_it_starts():
 def test_nothing_is_asked_between_the_halves_of_a_step(workers, pong):
     env = pong if workers else make_vec_env(n_envs=2, game="pong")
     env.reset()
-    with pytest.raises(UserError, match="step_async"):
+    with refuses("step_async"):
         env.step_wait()
     env.step_async(np.zeros(2, int))
     for ask in (env.reset, env.frames, env.snapshot, lambda: env.step(np.zeros(2, int))):
-        with pytest.raises(UserError, match="a step is under way: call step_wait"):
+        with refuses("step_wait"):
             ask()
     assert env.step_wait()[0].shape == (2, 4, 84, 84)
     assert env.frames().shape == (2, 210, 160, 3)
@@ -108,7 +122,7 @@ def test_an_interrupted_step_closes_the_environment():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert not any(map(alive, pids))
-    with pytest.raises(WorkerError, match="the environment is closed"):
+    with refuses("closed", error=WorkerError):
         env.step(np.zeros(2, int))
 
 
@@ -116,19 +130,17 @@ def test_an_interrupted_step_closes_the_environment():
 def test_a_worker_that_hangs_within_a_long_message_is_named(way):
     env = make_vec_env("noise", n_envs=8, workers=1)
     env.reset()
-    env.workers.patience = 1.0
     snapshot = env.snapshot()
+    env.workers.patience = 1.0
     assert len(snapshot) > 400_000  # more than a socket holds
     (pid,) = processes_of(env)
     if way == "from it":
         env.workers._ask({0: CALL + pickle.dumps(("snapshot", [(i,) for i in range(8)]))})
         assert env.workers._connections[0].poll(20)
     os.kill(pid, signal.SIGSTOP)
-    started = time.time()
-    with pytest.raises(WorkerError, match=r"worker 0 .* has not answered for 1 s"):
+    with refuses("worker 0 ", "1 s", error=WorkerError):
         env.workers._answers() if way == "from it" else env.restore(snapshot)
     env.close()
-    assert time.time() - started < 8
     assert not alive(pid)
 
 
@@ -141,7 +153,7 @@ def test_closing_does_not_wait_for_a_hung_worker():
     env.workers._connections[0].send_bytes(b"x" * 100_000)  # its socket is nearly full
     started = time.time()
     env.close()
-    assert time.time() - started < 4
+    assert time.time() - started < PATIENCE / 2
     assert not any(map(alive, pids))
 
 
@@ -163,9 +175,9 @@ def test_a_killed_worker_is_named_and_the_rest_is_cleaned_up():
     pids = processes_of(env)
     os.kill(pids[1], signal.SIGKILL)
     started = time.time()
-    with pytest.raises(WorkerError, match=r"worker 1 \(environments 2 to 3\) died of SIGKILL"):
+    with refuses("worker 1 ", "2 to 3", "SIGKILL", error=WorkerError):
         env.step(np.zeros(4, int))
-    assert time.time() - started < 10
+    assert time.time() - started < PATIENCE / 2
     assert not any(map(alive, pids))
     env.close()
 
@@ -176,9 +188,7 @@ def test_a_hung_worker_is_named():
     env.workers.patience = 1.0
     pids = processes_of(env)
     os.kill(pids[0], signal.SIGSTOP)
-    with pytest.raises(
-        WorkerError, match=r"worker 0 \(environments 0 to 0\) has not answered for 1 s"
-    ):
+    with refuses("worker 0 ", "0 to 0", "1 s", error=WorkerError):
         env.step(np.zeros(2, int))
     assert not any(map(alive, pids))
 
@@ -187,7 +197,7 @@ def test_a_worker_that_dies_while_it_starts_is_named_by_the_first_question():
     env = make_vec_env(n_envs=4, workers=2)  # does not wait for them
     pids = processes_of(env)
     os.kill(pids[0], signal.SIGKILL)
-    with pytest.raises(WorkerError, match=r"worker 0 \(environments 0 to 1\) died of SIGKILL"):
+    with refuses("worker 0 ", "0 to 1", "SIGKILL", error=WorkerError):
         env.reset()
     assert not any(map(alive, pids))
 
@@ -197,7 +207,7 @@ def test_a_refusal_while_workers_start_closes_them():
     broken = Variant("broken", "custom", effects=(Part("reprl.no_such_module:Thing", {}),))
     env = AtariVecEnv(settings, [broken, broken], seed=0, workers=2)
     pids = processes_of(env)
-    with pytest.raises(UserError, match="no_such_module"):
+    with refuses("no_such_module"):
         env.reset()
     assert not any(map(alive, pids))
 
@@ -223,7 +233,7 @@ def test_a_killed_parent_leaves_nothing_behind():
     assert all("memfd:reprl" in text and "/dev/shm" not in text for text in maps)  # no name to leak
     parent.kill()
     parent.wait()
-    deadline = time.time() + 10
-    while any(map(alive, pids)) and time.time() < deadline:
+    deadline = time.time() + PATIENCE
+    while any(map(alive, pids)):
+        assert time.time() < deadline
         time.sleep(0.05)
-    assert not any(map(alive, pids))

@@ -11,7 +11,7 @@ from reprl.config.schema import Config, load
 from reprl.naming import completed
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
-from tests.reprl.test_training import TINY, train
+from tests.runs import TINY, train
 
 SAME: tuple[str, ...] = ()
 
@@ -56,6 +56,7 @@ def test_a_mask_from_before_its_new_keys_is_the_same_mask() -> None:
     assert completed("attention", old) != completed("attention", hard)
 
 
+@pytest.mark.slow
 def test_another_mode_takes_the_weights_only_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ def test_another_mode_takes_the_weights_only_and_says_so(
         assert (ours.parameters[name] - tensor).abs().max() < 1e-6
 
 
+@pytest.mark.slow
 def test_ppo_goes_on_from_an_imitator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Encoder, policy and value head carry over; the optimizer and the steps begin anew."""
     short = ["total_steps=64", "eval.every=0", "checkpoint.every=32", "attention=conv"]

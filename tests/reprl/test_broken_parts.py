@@ -9,6 +9,7 @@ from reprl.cli import main
 from reprl.cli.arguments import name_folders
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
+from tests.helpers import Commands
 
 CODE = """
 import torch
@@ -118,43 +119,39 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sys.modules.pop(module, None)
 
 
-@pytest.mark.parametrize(
-    ("argument", "says"),
-    [
-        ("encoder=wide", "Wide.encode() gives features of shape (1, 196)"),
-        ("encoder=bare", "Bare.encode() must return an EncoderOutput, got Tensor."),
-        ("encoder=raising", "encode() in wrong_parts.py:24 raised ValueError: no such pixel."),
-        ("encoder=forgetful", "__init__() in wrong_parts.py:27 raised AttributeError: "),
-        ("encoder=broken", "cannot import _target_ 'broken_parts.Any': SyntaxError: "),
-        ("encoder=absent", "cannot import _target_ 'wrong_parts.Nothing': AttributeError: "),
-        ("encoder=empty", "encoder=empty names nothing to build: its YAML needs a _target_."),
-        ("attention=large", "Large gives a mask of shape (1, 1, 14, 14), but (batch, masks, 7, 7)"),
-        ("attention=strong", "gives attention from 2 to 2: it must be within 0 and 1"),
-        ("auxiliary=mute", "auxiliary 'mute' has no terms: its __init__ must call self.declare"),
-        ("auxiliary=tensorial", "must return a dict of terms such as {'mine': loss}, got Tensor."),
-        ("auxiliary=wrong", "forward() in wrong_parts.py:46 raised TypeError: "),
-        ("auxiliary=float", "auxiliary 'float' needs another name"),
-        ("augmentation=halving", "'Halving' makes torch.uint8 of shape (4, 4, 42, 84) out of"),
-        ("env.variant=wrong_parts:Blind", "only where the class says needs_objects = True."),
-        ("env.variant=wrong_parts:Copying", "draw() must change the frame in place"),
-        ("env.variant=wrong_parts:Crooked", "'wrong_parts:Crooked' raised ValueError: "),
-        ("env.variant=broken_parts:Any", "'broken_parts:Any' cannot be imported: SyntaxError: "),
-        ("env.variant=wrong_part:Any", "cannot be imported: ModuleNotFoundError: "),
-    ],
-)
-def test_a_wrong_part_is_one_sentence(
-    argument: str, says: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+WRONG = {
+    "encoder=wide": ["Wide.encode()", "(1, 196)"],
+    "encoder=bare": ["Bare.encode()", "EncoderOutput", "Tensor"],
+    "encoder=raising": ["wrong_parts.py:24", "ValueError: no such pixel"],
+    "encoder=forgetful": ["__init__()", "wrong_parts.py:27", "AttributeError"],
+    "encoder=broken": ["'broken_parts.Any'", "SyntaxError"],
+    "encoder=absent": ["'wrong_parts.Nothing'", "AttributeError"],
+    "encoder=empty": ["encoder=empty", "_target_"],
+    "attention=large": ["Large", "(1, 1, 14, 14)", "(batch, masks, 7, 7)"],
+    "attention=strong": ["from 2 to 2", "0 and 1"],
+    "auxiliary=mute": ["'mute'", "self.declare"],
+    "auxiliary=tensorial": ["{'mine': loss}", "Tensor"],
+    "auxiliary=wrong": ["wrong_parts.py:46", "TypeError"],
+    "auxiliary=float": ["'float'"],
+    "augmentation=halving": ["'Halving'", "(4, 4, 42, 84)"],
+    "env.variant=wrong_parts:Blind": ["needs_objects = True"],
+    "env.variant=wrong_parts:Copying": ["draw()", "in place"],
+    "env.variant=wrong_parts:Crooked": ["'wrong_parts:Crooked'", "ValueError"],
+    "env.variant=broken_parts:Any": ["'broken_parts:Any'", "SyntaxError"],
+    "env.variant=wrong_part:Any": ["wrong_part", "ModuleNotFoundError"],
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_a_wrong_part_is_one_sentence(argument: str, place: Path, commands: Commands) -> None:
     run = place / "runs" / "mine"
-    assert main(["train", argument, *SMALL, f"run_dir={run}", "--config-dir=conf"]) == 2
-    error = capsys.readouterr().err
-    assert says in error
-    assert error.count("\n") == 1
+    arguments = ["train", argument, *SMALL, f"run_dir={run}", "--config-dir=conf"]
+    commands.refuse(arguments, *WRONG[argument])
     assert not run.exists()
 
 
 def test_own_variants_of_the_working_folder_are_found_where_it_is_named(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, commands: Commands
 ) -> None:
     (place / "fine_parts.py").write_text(
         "from reprl.envs import Effect\n"
@@ -162,13 +159,11 @@ def test_own_variants_of_the_working_folder_are_found_where_it_is_named(
         "    def draw(self, frame, objects):\n"
         "        frame[100:110] = 200\n"
     )
-    assert main(["preview", "variant=fine_parts:Band", "output=sheet.png"]) == 2
-    assert "is found with --config-dir=. only" in capsys.readouterr().err
+    commands.refuse(["preview", "variant=fine_parts:Band", "output=sheet.png"], "--config-dir=.")
     here = ["output=sheet.png", "--config-dir=."]
     assert main(["preview", "variant=fine_parts:Band", *here]) == 0
     assert (place / "sheet.png").exists()
-    assert main(["preview", "variant=wrong_parts:Copying", *here]) == 2
-    assert "in place" in capsys.readouterr().err
+    commands.refuse(["preview", "variant=wrong_parts:Copying", *here], "in place")
     sys.modules.pop("fine_parts", None)
 
 

@@ -124,14 +124,14 @@ def test_wandb_offline_files_read_back(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_dead_or_slow_wandb_never_stops_training(
     trouble: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    release = threading.Event()
+    release, ended = threading.Event(), []
 
     class Run:
         id = "x"
 
         def log(self, *_: Any, **__: Any) -> None:
             if trouble == "hang":
-                release.wait(20)
+                ended.append(release.wait(60))
             raise BrokenPipeError("the service process is gone")
 
     def start(**_: Any) -> Run:
@@ -140,11 +140,10 @@ def test_a_dead_or_slow_wandb_never_stops_training(
         return Run()
 
     sink = WandbSink(tmp_path, mode="online", identity="x", settings={}, start=start, patience=0.2)
-    began = time.monotonic()
     for step in range(100):
         sink.write(step, {"loss": 0.0})
     sink.close()
-    assert time.monotonic() - began < 5
+    assert not ended  # nobody waited for the call that hangs
     error = capsys.readouterr().err
     release.set()
     assert error.count("WARNING: wandb is lost") == 1

@@ -14,15 +14,16 @@ from reprl.analysis.load import collect
 from reprl.cli import main
 from reprl.runs.progress import alarms
 from reprl.schema import MASK_STATES
+from tests.runs import SMALL
 
 RESULTS = Path(__file__).parents[2] / "results" / "methods"
 TINY = [
-    *("threads=1", "device=cpu", "env.n_envs=2", "env.max_frames=1000", "encoder.features_dim=8"),
-    *("algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=4", "algo.instrument_every=1"),
+    *(*SMALL, "progress=auto", "algo.n_epochs=4", "algo.instrument_every=1"),
     *("total_steps=128", "log.every=32", "eval.every=0", "attention=conv_21"),
 ]
 
 
+@pytest.mark.slow
 def test_a_run_whose_mask_goes_black_raises_the_alarm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,5 @@
 """Exported runs: read like the originals, and nothing in them names the machine they ran on."""
 
-import importlib.util
 import json
 import socket
 from pathlib import Path
@@ -14,17 +13,7 @@ from reprl.cli import main
 from reprl.config.schema import load
 from reprl.runs import publish
 from reprl.runs.folder import create, where
-
-FIXTURE = Path(__file__).parents[1] / "analysis" / "fixture.py"
-
-
-def synthetic() -> Any:
-    spec = importlib.util.spec_from_file_location("sweep_fixture", FIXTURE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.analysis.fixture import write_sweep
 
 
 def a_run(place: Path, **extra: Any) -> Any:
@@ -37,7 +26,7 @@ def a_run(place: Path, **extra: Any) -> Any:
 
 def test_the_report_finds_the_same_in_the_copy(tmp_path: Path, capsys: Any) -> None:
     source, target = tmp_path / "runs" / "sweep", tmp_path / "results" / "first"
-    synthetic().write_sweep(source, seeds=2, episodes=3)
+    write_sweep(source, seeds=2, episodes=3)
     assert main(["runs", str(source)]) == 0
     before = capsys.readouterr().out
     assert main(["runs", str(source), f"export={target}"]) == 0

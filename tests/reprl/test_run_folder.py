@@ -11,10 +11,10 @@ import yaml
 
 from reprl.cli import main
 from reprl.config.schema import load
-from reprl.errors import UserError
 from reprl.runs.diff import differences
 from reprl.runs.folder import RunFolder, create, open_run, runs_in
 from reprl.runs.places import check_new, parent_of
+from tests.helpers import refuses
 
 
 def folder(path: Path, config: dict[str, Any]) -> RunFolder:
@@ -125,9 +125,7 @@ def test_a_foreign_record_costs_only_itself(
     assert main(["verify", str(foreign)]) == (2 if status == "unreadable" else 1)
     assert main(["diff", str(fine.path), str(foreign)]) == (2 if status == "unreadable" else 0)
     assert main(["evaluate", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "no run in" in error
-    assert "Traceback" not in error
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_somebody_elses_folder_is_read_without_writing(tmp_path: Path) -> None:
@@ -142,7 +140,7 @@ def test_somebody_elses_folder_is_read_without_writing(tmp_path: Path) -> None:
     (run.path / ".lock").unlink()
     (run.path / ".lock").mkdir()  # neither can be opened, as where one has no rights
     assert run.status() == "running"
-    with pytest.raises(UserError, match="cannot be written: Is a directory"):
+    with refuses(str(run.path), "Is a directory"):
         run.lock()
 
 
@@ -158,9 +156,9 @@ def test_long_names_are_used_or_refused(tmp_path: Path, length: int, fits: bool)
             lambda c=config: check_new(c.run_dir),
             lambda c=config: create(c, command=[], python_path=[]),
         ):
-            with pytest.raises(UserError, match="cannot be written: File name too long"):
+            with refuses("aaa", "File name too long"):
                 refused()
-        with pytest.raises(UserError, match="there is no run folder"):
+        with refuses("aaa"):
             open_run(place)
     assert not list(tmp_path.glob(".*"))
 
@@ -171,11 +169,11 @@ def test_a_parent_is_a_folder_first_and_a_step_second(tmp_path: Path) -> None:
     assert parent_of(str(named)) == (named, None)
     assert parent_of(f"{named}@12") == (named, 12)
     for parent, says in (
-        (f"{named}@²", "must be a whole number"),
-        ("~nobody-of-this-name/run", "has no home folder"),
-        ("a" * 300, "there is no checkpoint"),
+        (f"{named}@²", "²"),
+        ("~nobody-of-this-name/run", "~nobody-of-this-name"),
+        ("a" * 300, "checkpoint 'aaa"),
     ):
-        with pytest.raises(UserError, match=says):
+        with refuses(says):
             parent_of(parent)
-    with pytest.raises(UserError, match="has no home folder"):
+    with refuses("~nobody-of-this-name"):
         check_new("~nobody-of-this-name/run")

@@ -29,7 +29,8 @@ from reprl.settings import (
     settings_of,
 )
 from reprl.validation import Number, Numbers, OneOf, Setting, Span, Window
-from tests.reprl.algorithms.falling import Falling
+from tests.helpers import refuses
+from tests.toys.catch import Catch
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 # one YAML of the package for every class, and what else its constructor needs
@@ -99,6 +100,16 @@ def inside(setting: Setting) -> Iterator[Any]:
         yield from (0, 3)
 
 
+def named(setting: Setting, key: str, wrong: Any) -> list[str]:
+    """What a refusal must name: the key, a plain value, what is allowed, the nearest word."""
+    if isinstance(wrong, dict | list):
+        return [key]
+    if isinstance(setting, OneOf):
+        near = [f"'{setting.words[0]}'"] if wrong == f"{setting.words[0]}x" else []
+        return [f"{key}={wrong}", ", ".join(setting.words), *near]
+    return [f"{key}={wrong}", str(setting)]
+
+
 CASES = [(name, key) for name in CLASSES for key in CLASSES[name]]
 CASES += [("ConvMask", key) for key in PLACEMENT]
 
@@ -115,7 +126,7 @@ def constructed(group: str, spec: dict[str, Any], key: str) -> None:
         components.build(group, spec, observation_space=SPACE)
     elif group == "algo":
         components.build(
-            group, {**spec, **{k: v for k, v in SMALL.items() if k != key}}, env=Falling()
+            group, {**spec, **{k: v for k, v in SMALL.items() if k != key}}, env=Catch()
         )
     else:
         components.build(group, spec)
@@ -128,14 +139,8 @@ def test_the_configuration_and_the_constructor_refuse_the_same(name: str, key: s
     assert set(CLASSES[name]) - set(spec) <= {"seed"}
     for wrong in outside(setting):
         for where in (configured, constructed):
-            with pytest.raises(UserError) as caught:
+            with refuses(*named(setting, key, wrong)):
                 where(group, {**spec, key: wrong}, key)
-            said = str(caught.value)
-            assert f"{key}" in said
-            assert "\n" not in said
-            if not isinstance(wrong, dict | list):
-                assert f"{key}={wrong}" in said
-                assert str(setting) in said or "choose from" in said
     for right in inside(setting):
         setting.checked(key, right)
 
@@ -163,9 +168,9 @@ def test_the_environment_refuses_what_the_configuration_refuses(key: str) -> Non
     for wrong in outside({**ENV, "seed": SEED}[key]):
         changed = {**VALUES, "env": {**VALUES["env"], key: wrong}}
         changed = {**VALUES, "seed": wrong} if key == "seed" else changed
-        with pytest.raises(UserError, match=key):
+        with refuses(key):
             check(changed)
-        with pytest.raises(UserError, match=key):
+        with refuses(key):
             make_vec_env(**{"n_envs": 4096, "variant": "green_lines", key: wrong})
 
 
@@ -180,9 +185,9 @@ def test_a_users_own_class_has_its_own_ranges() -> None:
             assert check({**VALUES, "auxiliary": nested}).auxiliary == nested
         assert check({**VALUES, "algo": {"_target_": target, **own}}).warnings() == []
     # where a mask of the user's is placed is for our encoder to say
-    with pytest.raises(UserError, match="attention.floor=2.0 must be"):
+    with refuses("attention.floor=2.0"):
         check({**VALUES, "attention": {"_target_": "mine.Mask", "floor": 2.0}})
-    with pytest.raises(UserError, match="auxiliary.p=nan"):
+    with refuses("auxiliary.p=nan"):
         check({**VALUES, "auxiliary": {"_target_": "mine.Loss", "p": math.nan}})
 
 
@@ -193,7 +198,7 @@ def test_nested_specs_of_ours_are_found() -> None:
     }
     keys = [key for key, _, _, setting in declared("augmentation", "augmentation", spec) if setting]
     assert keys == ["augmentation.steps.1.deviation"]
-    with pytest.raises(UserError, match=r"augmentation.steps.1.deviation=300 .* from 0 to 255"):
+    with refuses("augmentation.steps.1.deviation=300", "0 to 255"):
         check({**VALUES, "augmentation": spec})
     placed = {"_target_": "reprl.encoders.Nature", "attention": {"_target_": "x.Y", "floor": 1}}
     keys = [key for key, _, _, setting in declared("encoder", "encoder", placed) if setting]
@@ -204,6 +209,7 @@ def test_every_declared_setting_is_a_key_of_its_yaml() -> None:
     assert set(CLASSES) <= set(SPECS)
 
 
+@pytest.mark.slow
 def test_settings_load_without_torch() -> None:
     code = "import sys, reprl.settings; print('torch' in sys.modules, 'numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -20,50 +20,10 @@ from reprl.envs import make_vec_env
 from reprl.export import copy_to_sb3, load_module
 from reprl.runs.folder import open_run
 from reprl.runs.loop import Session
+from tests.helpers import Commands
+from tests.runs import LAST, TINY, same_runs, train
 
-TINY = [
-    "threads=1",
-    "device=cpu",
-    "progress=off",
-    "env.n_envs=2",
-    "env.max_frames=1000",
-    "algo.n_steps=16",
-    "algo.batch_size=16",
-    "algo.n_epochs=1",
-    "encoder.features_dim=16",
-    "total_steps=192",
-    "checkpoint.every=64",
-    "log.every=48",
-    "eval.every=96",
-    "eval.episodes=1",
-    "eval.variants=[original]",
-]
-LAST = "000000000192"
-
-
-def train(place: Path, *more: str) -> int:
-    return main(["train", *TINY, f"run_dir={place}", *more])
-
-
-def same_runs(a: Path, b: Path) -> bool:
-    """Equal in the sense of the design: files of the last checkpoint, and metrics without time."""
-    for file in checkpoint.FILES:
-        first, second = (p / "checkpoints" / LAST / file for p in (a, b))
-        assert first.read_bytes() == second.read_bytes(), file
-    assert (a / "config.yaml").read_bytes() == (b / "config.yaml").read_bytes()
-    rows = [pd.read_csv(p / "metrics.csv") for p in (a, b)]
-    rows = [frame[[c for c in frame if not c.startswith("time/")]] for frame in rows]
-    pd.testing.assert_frame_equal(*rows, check_exact=True)
-    games = [p / "evaluation" / "validation.csv" for p in (a, b)]
-    return games[0].read_bytes() == games[1].read_bytes()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never interrupted."""
-    place = tmp_path_factory.mktemp("whole") / "run"
-    assert train(place) == 0
-    return place
+pytestmark = pytest.mark.slow  # trains
 
 
 @pytest.fixture
@@ -147,7 +107,7 @@ def test_a_damaged_newest_checkpoint_costs_only_itself(
     (place / "checkpoints" / LAST / "optimizer.safetensors").write_bytes(b"damaged")
     open_run(place).update(status="interrupted")
     assert main(["verify", str(place)]) == 1
-    assert "DAMAGED: optimizer.safetensors does not match" in capsys.readouterr().out
+    assert "DAMAGED: optimizer.safetensors" in capsys.readouterr().out
     assert main(["resume", str(place)]) == 0
     assert "WARNING: checkpoint" in capsys.readouterr().err
     assert same_runs(place, whole)
@@ -173,15 +133,11 @@ def test_a_branch_into_another_variant_begins_with_the_weights(whole: Path, tmp_
 
 
 def test_another_architecture_is_refused_by_name(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    assert train(tmp_path / "run", f"parent={whole}", "encoder.features_dim=8") == 2
-    error = capsys.readouterr().err
-    assert "of another architecture" in error
-    assert "(16," in error
-    assert "(8," in error
-    assert train(tmp_path / "run", f"parent={whole}@12") == 2
-    assert "no checkpoint at step 12: choose from" in capsys.readouterr().err
+    child = ["train", *TINY, f"run_dir={tmp_path / 'run'}"]
+    commands.refuse([*child, f"parent={whole}", "encoder.features_dim=8"], "(16,", "(8,")
+    commands.refuse([*child, f"parent={whole}@12"], "12", "192")
     assert not (tmp_path / "run").exists()
 
 
@@ -199,14 +155,13 @@ def test_a_divergence_is_a_failed_run_with_a_checkpoint_before_it(
     assert train(tmp_path / "run", "eval.every=0") == 1
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "failed"
-    assert record["reason"].startswith("diverged: 'value' became nan at step 96")
+    assert all(word in record["reason"] for word in ("diverged", "'value'", "nan", "96"))
     assert f"parent={tmp_path / 'run'}@64" in capsys.readouterr().err
 
 
-def test_a_folder_has_one_writer(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_has_one_writer(whole: Path, commands: Commands) -> None:
     with open_run(whole).lock():
-        assert main(["resume", str(whole)]) == 2
-    assert "another process is writing" in capsys.readouterr().err
+        commands.refuse(["resume", str(whole)], str(whole), "another process")
     assert main(["resume", str(whole)]) == 0  # finished: nothing to do
 
 
@@ -242,7 +197,7 @@ def test_launch_shows_what_differs_from_the_run_before(
 
 
 def test_small_commands_read_run_folders(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], commands: Commands
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(whole, other)
@@ -256,5 +211,4 @@ def test_small_commands_read_run_folders(
     assert "finished" in row
     assert main(["verify", str(other)]) == 1
     assert "CHANGED" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "not a run folder" in capsys.readouterr().err
+    commands.refuse(["verify", str(tmp_path)], str(tmp_path))

@@ -8,6 +8,9 @@ import pytest
 
 from reprl import checkpoint
 from reprl.cli import main
+from tests.runs import SMALL
+
+pytestmark = pytest.mark.slow  # trains
 
 CODE = """
 import torch
@@ -51,18 +54,13 @@ YAML = {
     "auxiliary/small.yaml": "# mine\n_target_: mine_parts.Small\ncoef: 0.1\n",
     "augmentation/invert.yaml": "# mine\n_target_: mine_parts.Invert\nuse: rad\n",
 }
+BASE = [setting for setting in SMALL if "encoder" not in setting]
 TINY = [
     "encoder=tiny",
     "auxiliary=small",
     "augmentation=invert",
     "env.variant=mine_parts:band",
-    "threads=1",
-    "device=cpu",
-    "progress=off",
-    "env.n_envs=2",
-    "env.max_frames=1000",
-    "algo.n_steps=16",
-    "algo.batch_size=16",
+    *BASE,
     "total_steps=64",
     "checkpoint.every=32",
     "eval.episodes=1",

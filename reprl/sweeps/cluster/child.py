@@ -27,4 +27,4 @@ def follow(parent: int) -> None:
 
 if __name__ == "__main__":
     follow(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    sys.exit(main(sys.argv[2:], process=True))

@@ -25,7 +25,7 @@ from reprl.runs.folder import RunFolder, now, step_of, write_atomically
 from reprl.runs.signals import handled
 from reprl.sweeps.ledger import Ledger
 from reprl.sweeps.plan import JobSpec
-from reprl.sweeps.process import GRACE, Running, command
+from reprl.sweeps.process import GRACE, RETRIES, Running, command
 
 POLL = 0.5
 
@@ -116,41 +116,49 @@ class Worker:
         if claim is None:
             return "elsewhere"
         with claim:
-            todo = None if self.launch.stop.exists() else self._todo()
-            entry = self.ledger.entries[self.spec.identity]
-            if todo is None:
-                return entry.status
-            # The process is told by the kernel if this one dies: a retry must not meet it.
-            todo[1:4] = ["-P", "-m", "reprl.sweeps.cluster.child", str(os.getpid())]
-            before = self._step()
-            self._note(where=self.where, began=now(), step=before)
-            running = Running(
-                self.spec,
-                todo,
-                folder=self.launch.folder,
-                claim=claim,
-                limit=self.launch.time_limit,
-                environment={"REPRL_JOB": self.where, **self.launch.trust},
-                cwd=self.launch.cwd if self.launch.cwd.is_dir() else None,
+            for _ in range(1 + RETRIES):
+                status, again = self._attempt(claim)
+                if not again:
+                    break
+            return status
+
+    def _attempt(self, claim: IO[str]) -> tuple[str, bool]:
+        """Run the job once: its status, and whether it lost a worker and can go on at once."""
+        todo = None if self.launch.stop.exists() else self._todo()
+        entry = self.ledger.entries[self.spec.identity]
+        if todo is None:
+            return entry.status, False
+        # The process is told by the kernel if this one dies: a retry must not meet it.
+        todo[1:4] = ["-P", "-m", "reprl.sweeps.cluster.child", str(os.getpid())]
+        before = self._step()
+        self._note(where=self.where, began=now(), step=before)
+        running = Running(
+            self.spec,
+            todo,
+            folder=self.launch.folder,
+            claim=claim,
+            limit=self.launch.time_limit,
+            environment={"REPRL_JOB": self.where, **self.launch.trust},
+            cwd=self.launch.cwd if self.launch.cwd.is_dir() else None,
+        )
+        try:
+            with passing_on(running):
+                while running.poll() is None:
+                    if self.launch.stop.exists() and running.stopped is None:
+                        running.tell()
+                    time.sleep(POLL)
+        finally:  # also when the cluster ends this process
+            end(running)
+            entry = running.settle(self.ledger)
+            self._note(
+                ended=now(),
+                status=entry.status,
+                reason=entry.reason,
+                seconds=round(time.monotonic() - running.began, 1),
+                step=self._step(),
             )
-            try:
-                with passing_on(running):
-                    while running.poll() is None:
-                        if self.launch.stop.exists() and running.stopped is None:
-                            running.tell()
-                        time.sleep(POLL)
-            finally:  # also when the cluster ends this process
-                end(running)
-                entry = running.settle(self.ledger)
-                self._note(
-                    ended=now(),
-                    status=entry.status,
-                    reason=entry.reason,
-                    seconds=round(time.monotonic() - running.began, 1),
-                    step=self._step(),
-                )
-            print(f"{self.spec.name}: {entry.status} on {self.where}", flush=True)
-            return entry.status
+        print(f"{self.spec.name}: {entry.status} on {self.where}", flush=True)
+        return entry.status, running.lost_a_worker
 
     def _claim(self) -> IO[str] | None:
         """Hold the job; if an earlier attempt of this launch is still dying, wait for its end."""

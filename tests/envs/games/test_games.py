@@ -10,8 +10,8 @@ import pytest
 from reprl.envs import Box, Game, Grid, Objects, Roles, ScriptedAgent, game, make_vec_env
 from reprl.envs.games import breakout, mirrored
 from reprl.envs.protocol import GameVecEnv
-from reprl.errors import UserError
 from tests.envs.console import Console
+from tests.helpers import refuses
 from tests.toys.freeway import FREEWAY, Crosser, freeway_objects
 
 OWN = "tests.toys.freeway:FREEWAY"
@@ -28,37 +28,34 @@ def test_a_name_finds_its_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "names"),
     [
-        ("brekout", ["unknown game 'brekout'", "'breakout'"]),
-        ("tests.toys.freeway:FREWAY", ["cannot be imported", "FREWAY"]),
+        ("brekout", ["'brekout'", "'breakout'"]),
+        ("tests.toys.freeway:FREWAY", ["tests.toys.freeway:FREWAY"]),
         ("no_such_module:GAME", ["no_such_module"]),
-        ("tests.toys.freeway:Crosser", ["not a reprl.envs.games.Game"]),
+        ("tests.toys.freeway:Crosser", ["tests.toys.freeway:Crosser", "reprl.envs.games.Game"]),
         ("tests.toys.freeway:WRONG", ["chicken, cars", "cars, chicken"]),
     ],
 )
-def test_a_wrong_name_is_one_sentence(name: str, words: list[str]) -> None:
-    with pytest.raises(UserError) as error:
+def test_a_wrong_name_is_refused(name: str, names: list[str]) -> None:
+    with refuses(*names):
         make_vec_env(n_envs=1, game=name)
-    assert "\n" not in str(error.value)
-    for word in words:
-        assert word in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "names"),
     [
-        ({"classes": ("ball",)}, "need objects"),
-        ({"objects": freeway_objects, "classes": ("distractor",)}, "'distractor'"),
-        ({"objects": freeway_objects, "classes": ("two words",)}, "'two words'"),
+        ({"classes": ("ball",)}, ["objects"]),
+        ({"objects": freeway_objects, "classes": ("distractor",)}, ["'distractor'"]),
+        ({"objects": freeway_objects, "classes": ("two words",)}, ["'two words'"]),
         (
             {"objects": freeway_objects, "classes": ("chicken",), "tracked": "chiken"},
-            "'chiken'.*'chicken'",
+            ["'chiken'", "'chicken'"],
         ),
     ],
 )
-def test_a_game_that_contradicts_itself_is_refused(fields: dict, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_a_game_that_contradicts_itself_is_refused(fields: dict, names: list[str]) -> None:
+    with refuses(*names):
         Game(cartridge="freeway", **fields)
 
 
@@ -124,6 +121,7 @@ def test_freeway_is_where_the_screen_shows_it() -> None:
     assert seen_whole > 10
 
 
+@pytest.mark.slow
 def test_the_vector_environment_is_what_evaluation_asks_for() -> None:
     env = make_vec_env("green_lines", n_envs=2, game=OWN, workers=1, training=False)
     try:
@@ -158,10 +156,11 @@ def test_a_scripted_agent_is_as_good_as_its_skill() -> None:
 
     assert points(1.0) >= 4
     assert points(0.0) <= 1
-    with pytest.raises(UserError, match="blind_to=car.*'cars'"):
+    with refuses("blind_to=car", "'cars'"):
         Crosser(blind_to="car")
 
 
+@pytest.mark.slow
 def test_games_need_no_torch() -> None:
     code = "import sys, reprl.envs.games as g; g.game('pong'); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,9 +11,9 @@ import pytest
 from reprl.analysis.attention.record import scripted
 from reprl.cli import main
 from reprl.envs import make_vec_env
-from reprl.errors import UserError
 from reprl.evaluation import campaign, episodes, twin_evaluation
 from reprl.evaluation.baselines import players
+from tests.helpers import refuses
 
 pytestmark = pytest.mark.slow
 OWN = "tests.toys.freeway:FREEWAY"
@@ -82,7 +82,7 @@ def test_the_twin_sees_one_game_and_holds_it_to_the_truth(
     )
     _own.cache_clear()
     try:
-        with pytest.raises(UserError, match="changes the game itself"):
+        with refuses("'green_lines'"):
             twin_evaluation(model, "green_lines", 2, game=OWN, stack=2, size=36)
     finally:
         _own.cache_clear()
@@ -118,7 +118,7 @@ def test_without_truth_the_same_cartridge_has_no_scripted_agent() -> None:
         lambda: scripted(0, "freeway"),
         lambda: make_vec_env(n_envs=1, game="freeway").objects(),
     ):
-        with pytest.raises(UserError, match="breakout.*'freeway'"):
+        with refuses("breakout", "'freeway'"):
             refused()
 
 

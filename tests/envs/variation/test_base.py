@@ -9,7 +9,7 @@ import pytest
 from reprl.envs.variation import lookup
 from reprl.envs.variation.base import Effect, Part, Variant
 from reprl.envs.variation.lookup import find, variants
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 class Paint(Effect):
@@ -150,9 +150,9 @@ def test_a_users_effect_is_described() -> None:
         ({"_target_": "user_module:MINE", "gray": 3}, {}, ["gray"]),
         ({"gray": 3}, {}, ["_target_"]),
         ({"_target_": "user_module:json"}, {}, ["neither"]),
-        ("user_module:Picky", {}, ["user_module:Picky", "ValueError: n must be 5."]),
+        ("user_module:Picky", {}, ["user_module:Picky", "ValueError"]),
         ({"_target_": "user_module:Picky", "n": "x"}, {}, ["user_module:Picky", "TypeError"]),
-        ("user_module:failing", {}, ["user_module:failing", "OSError: no such file."]),
+        ("user_module:failing", {}, ["user_module:failing", "OSError"]),
         ("user_module:misspelt", {}, ["user_module:Paint", "grey"]),
         ("user_module:Need", {}, ["user_module:Need", "severity"]),
         ("user_module:OneName", {}, ["games='breakout'", "tuple"]),
@@ -174,18 +174,14 @@ def test_a_users_effect_is_described() -> None:
     ],
 )
 def test_wrong_input_is_one_clear_sentence(spec, options: dict, words: list[str]) -> None:
-    with pytest.raises(UserError) as error:
+    with refuses(*words):
         find(spec, **options)
-    message = str(error.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
 
 
 def test_a_variant_is_refused_by_a_game_that_cannot_have_it() -> None:
     only = Variant("ball_thing", "dynamics", games=("breakout",))
     assert find(only) is only
-    with pytest.raises(UserError, match=r"'ball_thing' cannot be played in game 'pong'.*breakout"):
+    with refuses("'ball_thing'", "'pong'", "breakout"):
         find(only, game="pong")
 
 
@@ -199,7 +195,7 @@ def test_composition_keeps_order_severities_and_games(monkeypatch: pytest.Monkey
     assert both.severity == 0.5
     assert [p.target for p in both.effects] == ["user_module:Paint", "a:b"]
     assert find("user_module:Paint+ball_thing", severity=1).effects[0].parameters["severity"] == 1
-    with pytest.raises(UserError, match=r"unknown variant 'bal_thing'.*'ball_thing'"):
+    with refuses("'bal_thing'", "'ball_thing'"):
         find("user_module:Paint+bal_thing")
 
 

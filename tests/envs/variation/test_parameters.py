@@ -5,7 +5,7 @@ import pytest
 
 from reprl.envs import ScriptedAgent, make_vec_env
 from reprl.envs.variation import find
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 SHAPES = "reprl.envs.variation.shapes"
 RED, GREEN = (200, 72, 72), (102, 203, 50)
@@ -48,15 +48,14 @@ RED, GREEN = (200, 72, 72), (102, 203, 50)
 )
 def test_wrong_parameters_are_named(shape: str, options: dict) -> None:
     spec = {"_target_": f"{SHAPES}:{shape}", "colour": [1, 2, 3], **options}
-    with pytest.raises(UserError, match=next(iter(reversed(options)))) as caught:
+    with refuses(next(iter(reversed(options)))):
         find(spec)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("period", [0, -0.5, 2.5, True])
 def test_a_push_needs_a_whole_period(period: float) -> None:
     spec = {"_target_": "reprl.envs.variation.dynamics:Push", "direction": "left"}
-    with pytest.raises(UserError, match="period=.* must be a whole number from 1"):
+    with refuses(f"period={period}"):
         find({**spec, "period": period})
 
 

@@ -15,16 +15,18 @@ from reprl.algorithms import A2C, PPO, Captured, rebuild
 from reprl.algorithms.compiled import CompiledPolicy, FusedRMSprop, fuse, threads_for
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.rollout_buffer import RolloutMemory
-from reprl.errors import UserError
-from tests.reprl.algorithms.falling import Falling
+from tests.helpers import refuses
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 from tests.reprl.algorithms.test_capture import CaptureAt
+from tests.toys.catch import Catch
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.slow  # trains
+
 SETTINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "ppo": (PPO, {"n_steps": 8, "batch_size": 12, "n_epochs": 2}),
     "a2c": (A2C, {"n_steps": 4, "optimizer": "rmsprop_tf"}),
-    "a2c torch": (A2C, {"n_steps": 4}),
+    # with SB3's 1e-5 a first step is the gradient's sign, also where that is rounding alone
+    "a2c torch": (A2C, {"n_steps": 4, "rms_prop_eps": 1e-2}),
 }
 EXTRAS: dict[str, Any] = {"encoder": ENCODER, "auxiliary": spread(coef=0.1), "augmentation": FLIP}
 
@@ -32,7 +34,7 @@ EXTRAS: dict[str, Any] = {"encoder": ENCODER, "auxiliary": spread(coef=0.1), "au
 def trained(kind: str, **arguments: Any) -> Any:
     cls, settings = SETTINGS[kind]
     callback = arguments.pop("callback", None)
-    model = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings | arguments)
+    model = cls("CnnPolicy", Catch(), seed=5, device="cpu", **settings | arguments)
     return model.learn(64, callback=callback)
 
 
@@ -45,7 +47,7 @@ def check_against_plain(kind: str, compile: bool, extras: dict[str, Any]) -> Any
     fast = trained(kind, mode="fast", compile=compile, **extras)
     again = trained(kind, mode="fast", compile=compile, **extras)
     cls, settings = SETTINGS[kind]
-    untrained = cls("CnnPolicy", Falling(), seed=5, device="cpu", **settings | extras)
+    untrained = cls("CnnPolicy", Catch(), seed=5, device="cpu", **settings | extras)
     assert np.array_equal(plain._last_obs, fast._last_obs)  # the same game was played
     moved = (parameters(plain) - parameters(untrained)).norm()
     apart = (parameters(plain) - parameters(fast)).norm()
@@ -63,7 +65,7 @@ def test_eager_fast_follows_plain(kind: str, extras: dict[str, Any]) -> None:
 
 def test_eager_fast_follows_plain_with_a_mask_and_every_option_of_ppo() -> None:
     options: dict[str, Any] = {
-        "encoder": {"_target_": "tests.toy.SmallEncoder"},
+        "encoder": {"_target_": "tests.toys.catch.SmallEncoder"},
         "attention": {"_target_": "reprl.encoders.masks.ConvMask"},
         "auxiliary": "attention_contrastive",
         "clip_range_vf": 0.05,
@@ -75,7 +77,6 @@ def test_eager_fast_follows_plain_with_a_mask_and_every_option_of_ppo() -> None:
     assert fast.early_stops > 0, "target_kl never stopped an update"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ppo", "a2c"])
 def test_compiled_fast_follows_plain(kind: str) -> None:
     check_against_plain(kind, True, EXTRAS | {"instrument_every": 2})
@@ -92,7 +93,7 @@ def test_fast_continues_exactly(kind: str) -> None:
         {k: v.contiguous().clone() for k, v in part.items()}
         for part in (captured.parameters, captured.optimizer, captured.state)
     ]
-    other = rebuild(captured.meta, Falling())
+    other = rebuild(captured.meta, Catch())
     other.restore(Captured(*parts, meta=captured.meta))
     other.learn(32, reset_num_timesteps=False)
     assert torch.equal(parameters(straight), parameters(other))
@@ -249,5 +250,5 @@ def test_bytes_are_a_quarter_also_after_three_rollouts(
 
 
 def test_fast_refuses_what_it_cannot_do() -> None:
-    with pytest.raises(UserError, match="mode=fast needs uint8 pictures"):
+    with refuses("mode=fast", "uint8"):
         PPO("MlpPolicy", "CartPole-v1", mode="fast")

@@ -17,11 +17,12 @@ from reprl.algorithms.imitation import Expert, ExpertSettings, Mixture, cross_en
 from reprl.auxiliary.base import AuxiliaryLoss, Batch
 from reprl.encoders.base import Encoder
 from reprl.envs import ScriptedAgent, make_vec_env
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.algorithms.parts import FLIP, spread
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.slow  # trains
+
 SMALL: dict[str, Any] = {
     "n_steps": 16,
     "updates": 2,
@@ -198,7 +199,7 @@ def test_the_data_are_those_of_a_naive_store(gap: int) -> None:
             assert valid[row] == same
             there = t + offset if same else t
             assert (found[row].numpy() == observations[there, e]).all()
-    with pytest.raises(UserError, match="reach"):
+    with refuses("reach"):
         memory.at(batch.place, 21)
     env.close()
 
@@ -351,26 +352,22 @@ GREEDY = {"greedy": {"_target_": f"{__name__}.Greedy"}}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "names"),
     [
-        ({"updates": 0}, "updates=0 must be a whole number from 1"),
-        ({"updates": 1.5}, "updates=1.5 must be a whole number"),
-        ({"batch_size": 1}, "batch_size=1 must be a whole number from 2"),
-        ({"buffer_size": 31}, "buffer_size=31 is smaller than a rollout: n_steps=16 x 2"),
-        ({"expert": {"skill": 1.1}}, "expert.skill=1.1 must be a number from 0 to 1"),
-        ({"expert": {"skil": 1}}, "unknown key of expert 'skil'.*Did you mean 'skill'"),
-        ({"expert": {"temperature": 0}}, "expert.temperature=0 must be a number from"),
-        ({"expert": 3}, "expert=3 must be a mapping of skill, temperature"),
-        ({"beta": 1.5}, "beta.start=1.5 must be a number from 0 to 1"),
-        ({"beta": {"until": -0.1}}, "beta.until=-0.1 must be a number from 0 to 1"),
-        ({"beta": {"start": True}}, "beta.start=True must be a number"),
-        ({"sharpness": 0}, "sharpness=0 must be a number from 0.1"),
-        ({"auxiliary": GREEDY}, "reads batch.advantages, which this algorithm does not supply"),
+        ({"buffer_size": 31}, ["buffer_size=31", "n_steps=16"]),
+        ({"expert": {"skill": 1.1}}, ["expert.skill=1.1", "0 to 1"]),
+        ({"expert": {"skil": 1}}, ["'skil'", "'skill'"]),
+        ({"expert": {"temperature": 0}}, ["expert.temperature=0"]),
+        ({"expert": 3}, ["expert=3", "skill, temperature"]),
+        ({"beta": 1.5}, ["beta.start=1.5", "0 to 1"]),
+        ({"beta": {"until": -0.1}}, ["beta.until=-0.1"]),
+        ({"beta": {"start": True}}, ["beta.start=True"]),
+        ({"auxiliary": GREEDY}, ["batch.advantages"]),
     ],
 )
-def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], names: list[str]) -> None:
     env = make_vec_env(n_envs=2)
-    with pytest.raises(UserError, match=message):
+    with refuses(*names):
         imitation(env, **wrong)
     env.close()
 
@@ -385,8 +382,6 @@ def test_other_algorithms_have_advantages() -> None:
 
 def test_a_game_without_a_scripted_player_is_refused() -> None:
     env = make_vec_env(n_envs=2, game="pong")
-    with pytest.raises(
-        UserError, match="needs a scripted agent: there is one for breakout.*not for 'pong'"
-    ):
+    with refuses("breakout", "'pong'"):
         imitation(env)
     env.close()

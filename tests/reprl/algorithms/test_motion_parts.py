@@ -7,11 +7,12 @@ import torch
 
 from reprl import components
 from reprl.algorithms import A2C, PPO, Captured, rebuild
-from reprl.errors import UserError
-from tests.reprl.algorithms.falling import Falling
+from tests.helpers import refuses
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
+from tests.toys.catch import Catch
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.slow  # trains
+
 SMALL = {"n_steps": 8, "batch_size": 16, "n_epochs": 2}
 NEAR = 0.05  # of the way: rounding alone
 OWN = {"learning_rate": 0.01, "betas": [0.5, 0.9]}
@@ -44,7 +45,7 @@ PARTS: dict[str, dict[str, Any]] = {
 
 def make(kind: Any = PPO, **arguments: Any) -> Any:
     settings = SMALL if kind is PPO else {"n_steps": 4}
-    return kind("CnnPolicy", Falling(), seed=3, device="cpu", **settings | arguments)
+    return kind("CnnPolicy", Catch(), seed=3, device="cpu", **settings | arguments)
 
 
 def parameters(model: Any) -> torch.Tensor:
@@ -61,7 +62,6 @@ def test_fast_follows_plain(name: str) -> None:
     assert (parameters(plain) - parameters(fast)).norm() < NEAR * moved
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both", "gumbel"])
 def test_compiled_follows_eager(name: str) -> None:
     before = parameters(make(**PARTS[name]))
@@ -83,7 +83,7 @@ def test_they_continue_exactly(name: str, mode: str) -> None:
         {k: v.contiguous().clone() for k, v in part.items()}
         for part in (captured.parameters, captured.optimizer, captured.state)
     ]
-    other = rebuild(captured.meta, Falling())
+    other = rebuild(captured.meta, Catch())
     other.restore(Captured(*parts, meta=captured.meta))
     other.learn(64, reset_num_timesteps=False)
     assert fingerprint(other) == fingerprint(straight)
@@ -103,7 +103,7 @@ def test_a_gumbel_mask_draws_in_the_update_and_not_in_the_rollout() -> None:
     model = make(attention=mask("gumbel"))
     stream = model.policy.features_extractor.attention.hard.stream
     before = stream.clone()
-    model.predict(Falling().reset())
+    model.predict(Catch().reset())
     model.policy.set_training_mode(False)
     model.policy(torch.zeros(2, 4, 36, 36, dtype=torch.uint8))
     assert torch.equal(stream, before)
@@ -155,7 +155,7 @@ def test_rmsprop_takes_a_rate_and_no_betas(kind: str) -> None:
     model = make(A2C, optimizer=kind, attention=mask("conv_21", optimizer={"learning_rate": 0.01}))
     model.learn(32)
     assert rates(model) == [pytest.approx(7e-4), 0.01]
-    with pytest.raises(UserError, match="attention.optimizer.betas is not a setting of"):
+    with refuses("attention.optimizer.betas"):
         make(A2C, optimizer=kind, attention=mask("conv_21", optimizer=OWN))
 
 
@@ -167,9 +167,9 @@ def test_without_settings_there_is_one_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "match"),
+    ("optimizer", "named"),
     [
-        ({"lerning_rate": 0.1}, "Did you mean 'learning_rate'"),
+        ({"lerning_rate": 0.1}, "'learning_rate'"),
         ({"learning_rate": 0}, "attention.optimizer.learning_rate=0"),
         ({"learning_rate": "fast"}, "attention.optimizer.learning_rate=fast"),
         ({"betas": [0.9]}, "attention.optimizer.betas="),
@@ -177,6 +177,6 @@ def test_without_settings_there_is_one_group() -> None:
         ({"betas": 0.9}, "attention.optimizer.betas=0.9"),
     ],
 )
-def test_wrong_settings_are_refused(optimizer: dict[str, Any], match: str) -> None:
-    with pytest.raises(UserError, match=match):
+def test_wrong_settings_are_refused(optimizer: dict[str, Any], named: str) -> None:
+    with refuses(named):
         make(attention=mask("conv_21", optimizer=optimizer))

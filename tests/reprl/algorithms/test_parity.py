@@ -12,7 +12,9 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecTransposeImage
 
 from reprl.algorithms import A2C, PPO
-from tests.reprl.algorithms.falling import Falling
+from tests.toys.catch import Catch
+
+pytestmark = pytest.mark.slow  # trains
 
 PPO_BASE: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "ent_coef": 0.01}
 PPO_CASES: dict[str, dict[str, Any]] = {
@@ -61,7 +63,7 @@ class Recorder(BaseCallback):
 def both(stock: Any, ours: Any, steps: int, **arguments: Any) -> tuple[Any, Any]:
     models = []
     for kind in (stock, ours):
-        model = kind("CnnPolicy", Falling(), seed=3, device="cpu", **arguments)
+        model = kind("CnnPolicy", Catch(), seed=3, device="cpu", **arguments)
         model.recorder = Recorder()
         models.append(model.learn(steps, callback=model.recorder))
     return models[0], models[1]
@@ -104,7 +106,7 @@ def test_a_schedule_spec_is_the_sb3_idiom() -> None:
         (stable_baselines3.PPO, lambda progress: progress * 2.5e-4),
         (PPO, {"kind": "linear", "start": 2.5e-4, "end": 0.0}),
     ):
-        model = kind("CnnPolicy", Falling(), seed=1, learning_rate=rate, **PPO_BASE).learn(192)
+        model = kind("CnnPolicy", Catch(), seed=1, learning_rate=rate, **PPO_BASE).learn(192)
         states.append(model.policy.state_dict())
     assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
 
@@ -121,13 +123,13 @@ def test_vectors_and_continuous_actions_still_work() -> None:
 @pytest.mark.parametrize("mode", ["plain", "fast"])
 def test_sb3_tools_keep_working(tmp_path: Any, mode: str) -> None:
     extra: dict[str, Any] = {"mode": mode, "compile": False, "learning_rate": 1e-2}
-    model = PPO("CnnPolicy", Falling(), seed=0, **PPO_BASE, **extra).learn(128)
-    mean, _ = evaluate_policy(model, Falling(seed=5), n_eval_episodes=8, warn=False)
+    model = PPO("CnnPolicy", Catch(), seed=0, **PPO_BASE, **extra).learn(128)
+    mean, _ = evaluate_policy(model, Catch(seed=5), n_eval_episodes=8, warn=False)
     assert -1.0 <= mean <= 1.0
-    observation = Falling(n_envs=64, seed=9).reset()
+    observation = Catch(n_envs=64, seed=9).reset()
     model.save(tmp_path / "model.zip")
-    loaded = PPO.load(tmp_path / "model.zip", env=Falling())
-    other = PPO("CnnPolicy", Falling(), seed=1, **PPO_BASE, **extra)
+    loaded = PPO.load(tmp_path / "model.zip", env=Catch())
+    other = PPO("CnnPolicy", Catch(), seed=1, **PPO_BASE, **extra)
     actions = model.predict(observation, deterministic=True)[0]
     assert len(set(actions.tolist())) > 1, "a policy that always does the same proves nothing"
     before = other.predict(observation, deterministic=True)[0]
@@ -164,7 +166,7 @@ def test_callbacks_find_sb3s_names_in_both_modes() -> None:
         (PPO, {"mode": "fast", "compile": False}),
     ):
         callback = Names()
-        kind("CnnPolicy", Falling(), seed=0, **PPO_BASE, **extra).learn(64, callback=callback)
+        kind("CnnPolicy", Catch(), seed=0, **PPO_BASE, **extra).learn(64, callback=callback)
         seen.append((callback.shapes, callback.numbers, callback.parts))
     assert seen[0] == seen[1] == seen[2]
 
@@ -181,14 +183,14 @@ def test_the_gradient_norm_may_change_between_updates() -> None:
 
     states = []
     for kind in (stable_baselines3.PPO, PPO):
-        model = kind("CnnPolicy", Falling(), seed=1, learning_rate=1e-2, **PPO_BASE)
+        model = kind("CnnPolicy", Catch(), seed=1, learning_rate=1e-2, **PPO_BASE)
         states.append(model.learn(128, callback=Tighten()).policy.state_dict())
     assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
 
 
 def test_the_users_optimizer_settings_win() -> None:
     given = {"policy_kwargs": {"optimizer_kwargs": {"eps": 0.25}}}
-    model = A2C("CnnPolicy", Falling(), optimizer="rmsprop_tf", **given)
+    model = A2C("CnnPolicy", Catch(), optimizer="rmsprop_tf", **given)
     (group,) = model.policy.optimizer.param_groups
     assert (group["eps"], group["alpha"]) == (0.25, 0.99)
 
@@ -202,7 +204,7 @@ def test_a_callback_may_stop_training() -> None:
     assert model.learn(10_000, callback=Stop()).num_timesteps == 20
 
 
-class ChannelsLast(Falling):
+class ChannelsLast(Catch):
     """The same game, its pictures stored with the channels last."""
 
     def __init__(self) -> None:

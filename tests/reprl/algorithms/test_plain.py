@@ -9,8 +9,8 @@ import torch
 from stable_baselines3.common.policies import ActorCriticCnnPolicy
 
 from reprl.checkpoint.serialization import decode, encode
-from reprl.errors import UserError
 from reprl.schedules import schedule
+from tests.helpers import refuses
 from tests.reprl.algorithms.parts import falling_rate
 
 
@@ -47,24 +47,24 @@ def test_what_another_process_would_not_find_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "__main__", script)
     hidden = [script.rate, Rates().own, Rates.of_all, lambda progress: progress]
     for value in hidden:
-        with pytest.raises(UserError, match=r"arguments.learning_rate=.* cannot be saved"):
+        with refuses("arguments.learning_rate="):
             encode("arguments", {"learning_rate": value})
-    with pytest.raises(UserError, match="activation_fn=.* cannot be saved"):
+    with refuses("activation_fn="):
         encode("policy_kwargs.activation_fn", torch.relu)
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "message"),
+    ("name", "path"),
     [
-        ("learning_rate", "no_such_module:rate", "'no_such_module:rate' is not found: ModuleNotF"),
-        ("learning_rate", "os:no_such_rate", "is not found: AttributeError"),
-        ("learning_rate", "os:system", "'os:system' is not a function"),
-        ("learning_rate", "subprocess:Popen", "is not a function"),
-        ("features_extractor_class", "subprocess:run", "is not a module or optimizer"),
-        ("optimizer_class", "subprocess:Popen", "is not a module or optimizer"),
-        ("policy", "os:system", "saved policy 'os:system' is not a module or optimizer"),
+        ("learning_rate", "no_such_module:rate"),
+        ("learning_rate", "os:no_such_rate"),
+        ("learning_rate", "os:system"),
+        ("learning_rate", "subprocess:Popen"),
+        ("features_extractor_class", "subprocess:run"),
+        ("optimizer_class", "subprocess:Popen"),
+        ("policy", "os:system"),
     ],
 )
-def test_a_file_cannot_name_anything_else(name: str, path: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_a_file_cannot_name_anything_else(name: str, path: str) -> None:
+    with refuses(name, f"'{path}'"):
         decode({name: {"~import": path}})

@@ -7,10 +7,10 @@ import pytest
 
 from reprl.algorithms import A2C, PPO, rebuild
 from reprl.auxiliary import Contrastive
-from reprl.errors import UserError
-from tests.reprl.algorithms.falling import Falling
+from tests.helpers import refuses
 from tests.reprl.algorithms.parts import ENCODER, StockEncoder, odd
 from tests.reprl.algorithms.test_extras import counting
+from tests.toys.catch import Catch
 
 SMALL: dict[str, Any] = {
     "n_steps": 8, "batch_size": 16, "n_epochs": 1, "seed": 0, "device": "cpu",
@@ -19,13 +19,13 @@ VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
 
 
 def make(**arguments: Any) -> Any:
-    return PPO("CnnPolicy", Falling(), **SMALL, **{"encoder": ENCODER, **arguments})
+    return PPO("CnnPolicy", Catch(), **SMALL, **{"encoder": ENCODER, **arguments})
 
 
 @pytest.mark.parametrize("auxiliary", ["temporal", "reconstruction"])
 def test_views_that_no_loss_makes_are_refused(auxiliary: str) -> None:
     """temporal has an augmentation of its own, reconstruction none at all."""
-    with pytest.raises(UserError, match=f"use=views would do nothing: {auxiliary} makes no views"):
+    with refuses("use=views", auxiliary):
         make(auxiliary=auxiliary, augmentation=VIEWS)
     make(auxiliary=[auxiliary, "contrastive"], augmentation=VIEWS)
     nested = {"_target_": "reprl.auxiliary.Representation", "contra_coef": 1.0}
@@ -36,25 +36,25 @@ def test_views_that_no_loss_makes_are_refused(auxiliary: str) -> None:
 def test_a_model_trained_with_such_views_still_predicts() -> None:
     meta = make(auxiliary="reconstruction").capture().meta
     meta["extras"]["augmentation"] = VIEWS
-    rebuild(meta).predict(Falling().reset())
-    with pytest.raises(UserError, match="use=views would do nothing"):
-        rebuild(meta, Falling())
+    rebuild(meta).predict(Catch().reset())
+    with refuses("use=views", "reconstruction"):
+        rebuild(meta, Catch())
 
 
 @pytest.mark.parametrize("name", ["share_features_extractor", "normalize_images"])
 def test_policies_that_the_update_would_not_follow_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match=f"encoder needs policy_kwargs {name}=True"):
+    with refuses("encoder", f"{name}=True"):
         make(policy_kwargs={name: False})
     sb3s_way = {"features_extractor_class": StockEncoder, name: False}
-    with pytest.raises(UserError, match=f"encoder StockEncoder needs policy_kwargs {name}=True"):
+    with refuses("StockEncoder", f"{name}=True"):
         make(encoder=None, policy_kwargs=sb3s_way)
-    with pytest.raises(UserError, match=f"mode=fast needs policy_kwargs {name}=True"):
+    with refuses("mode=fast", f"{name}=True"):
         make(encoder=None, policy_kwargs={name: False}, mode="fast")
 
 
 @pytest.mark.parametrize("term", ["kl", "clip_fraction", "gradient", "rl", "total"])
 def test_the_updates_own_numbers_keep_their_names(term: str) -> None:
-    with pytest.raises(UserError, match=f"its term '{term}' needs another name"):
+    with refuses(f"'{term}'"):
         make(auxiliary=odd(term=term))
 
 
@@ -62,37 +62,37 @@ def test_a_look_beyond_the_declared_reach_is_refused() -> None:
     """How much is remembered besides depends on the mode, and on whether the run was resumed."""
     for kind, mode in ((PPO, "plain"), (A2C, "fast")):
         settings = {"encoder": ENCODER, "mode": mode, "compile": False}
-        with pytest.raises(UserError, match="at -1 steps, but the farthest reach .* is 0: set re"):
-            kind("CnnPolicy", Falling(), auxiliary=odd(habit="look"), **settings)
+        with refuses("-1 steps", "reach"):
+            kind("CnnPolicy", Catch(), auxiliary=odd(habit="look"), **settings)
     memory = counting(5, 2, 3, set())
     memory.at(np.arange(10), -2)
     for offset in (-3, 3):
-        with pytest.raises(UserError, match="set reach = 3"):
+        with refuses("reach = 3"):
             memory.at(np.arange(10), offset)
 
 
 def test_a_loss_may_not_keep_the_policys_parameters() -> None:
-    with pytest.raises(UserError, match="'odd' keeps a parameter of the policy .*'encoder.cnn.0"):
+    with refuses("'odd'", "'encoder.cnn.0"):
         make(auxiliary=odd(habit="hold"))
 
 
+@pytest.mark.slow
 def test_a_term_may_be_a_plain_number_now_and_then() -> None:
     model = make(auxiliary=odd(habit="float"), instrument_every=1).learn(64)
     assert model.logger.name_to_value["loss/odd"] == 0.0
-    with pytest.raises(UserError, match="term 'odd' must be one number, got NoneType"):
+    with refuses("'odd'", "NoneType"):
         make(auxiliary=odd(habit="none")).learn(64)
 
 
 @pytest.mark.parametrize("auxiliary", [Contrastive(), [Contrastive()], {"mine": Contrastive()}])
-def test_a_part_that_is_built_already_is_refused_in_one_line(auxiliary: Any) -> None:
-    with pytest.raises(UserError, match="must be a name.* got Contrastive") as caught:
+def test_a_part_that_is_built_already_is_refused(auxiliary: Any) -> None:
+    with refuses("must be a name", "Contrastive"):
         make(auxiliary=auxiliary)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("group", ["augmentation", "auxiliary", "encoder", "attention"])
 @pytest.mark.parametrize("target", ["os.system", "subprocess.Popen", "torch.nn.ReLU"])
 def test_nothing_but_a_part_of_the_right_kind_is_called(group: str, target: str) -> None:
     settings = {group: {"_target_": target, "command": "exit 1", "args": "false"}}
-    with pytest.raises(UserError, match=f"{group}: _target_ '{target}' must be a class derived"):
+    with refuses(group, f"'{target}'"):
         make(**{"encoder": "nature", **settings})

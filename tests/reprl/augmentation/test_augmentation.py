@@ -1,13 +1,10 @@
 """What every augmentation promises: one draw a sample, its own stream, uint8 in and out."""
 
-from importlib import resources
-
 import pytest
 import torch
 
-from reprl.augmentation import Augmentation
 from reprl.components import build, names, resolve
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 KINDS = [name for name in names("augmentation") if name != "none"]
 
@@ -67,45 +64,21 @@ def test_probability_says_how_many_samples_change(name):
     whole = made(name, probability=1)(pictures(400, 36), generator()).observations
     ceiling = (whole != pictures(400, 36)).flatten(1).any(1).float().mean()
     assert changed / ceiling == pytest.approx(0.25, abs=0.09)
-    for wrong in (-0.1, 2, "often"):
-        with pytest.raises(UserError, match=f"probability={wrong}"):
-            made(name, probability=wrong)
-
-
-@pytest.mark.parametrize("name", names("augmentation"))
-def test_every_yaml_opens_with_help_and_builds(name):
-    text = (resources.files("reprl.conf") / "augmentation" / f"{name}.yaml").read_text()
-    assert text.startswith("# ")
-    assert name == "none" or isinstance(made(name), Augmentation)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "match"),
+    ("name", "changes", "named"),
     [
-        ("shift", {"pixels": 0}, "pixels"),
-        ("shift", {"pixels": 2.5}, "pixels.*whole"),
-        ("shift", {"fill": "edges"}, "fill.*Did you mean 'edge'"),
-        ("crop_resize", {"scale": [0.8, 1.2]}, "scale"),
-        ("crop_resize", {"scale": [1.0, 0.8]}, "scale"),
-        ("cutout", {"sides": [0, 5]}, "sides"),
-        ("cutout", {"boxes": [3, 1]}, "boxes"),
-        ("cutout", {"boxes": "many"}, "boxes"),
-        ("cutout", {"boxes": [None, 3]}, r"boxes=\[None, 3\] must be a range"),
-        ("cutout", {"sides": [[1, 2], 3]}, r"sides=\[\[1, 2\], 3\] must be a range"),
-        ("cutout", {"sides": [True, 3]}, "sides"),
-        ("shift", {"pixels": None}, "pixels=None"),
-        ("cutout", {"fill": "grey"}, "Did you mean 'gray'"),
-        ("intensity", {"strength": 2}, "strength=2"),
-        ("noise", {"deviation": -1}, "deviation"),
-        ("blur", {"sigma": 0}, "sigma"),
+        ("cutout", {"boxes": [None, 3]}, "boxes=[None, 3]"),
+        ("cutout", {"sides": [[1, 2], 3]}, "sides=[[1, 2], 3]"),
         ("shift", {"pixel": 4}, "pixel"),
-        ("shift_gray_boxes", {"steps": []}, "Compose needs a list"),
-        ("shift_gray_boxes", {"steps": ["shfit"]}, "Did you mean 'shift'"),
-        ("mixed", {"options": ["none"]}, "'none' is not an augmentation"),
+        ("shift_gray_boxes", {"steps": []}, "Compose"),
+        ("shift_gray_boxes", {"steps": ["shfit"]}, "'shift'"),
+        ("mixed", {"options": ["none"]}, "'none'"),
     ],
 )
-def test_wrong_options_are_refused_by_name(name, changes, match):
-    with pytest.raises(UserError, match=match):
+def test_wrong_options_are_refused_by_name(name, changes, named):
+    with refuses(named):
         made(name, **changes)
 
 
@@ -114,5 +87,5 @@ def test_wrong_options_are_refused_by_name(name, changes, match):
     [("shift", {"pixels": 36}), ("cutout", {"sides": [1, 37]}), ("blur", {"sigma": [1, 9]})],
 )
 def test_sizes_larger_than_the_picture_are_refused(name, changes):
-    with pytest.raises(UserError, match="36x36"):
+    with refuses("36x36"):
         made(name, **changes)(pictures(2, 36), generator())

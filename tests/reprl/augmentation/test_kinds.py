@@ -16,7 +16,7 @@ from reprl.augmentation import (
     Noise,
     Shift,
 )
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 def generator(seed=0):
@@ -113,15 +113,8 @@ def test_lines_have_their_width_and_later_ones_lie_above():
     assert torch.equal(Lines(lines=[0, 0])(none, generator()).observations, none)
 
 
-def test_lines_refuse_what_they_cannot_draw():
-    for wrong, says in (
-        ({"direction": "diagonall"}, "Did you mean 'diagonal'"),
-        ({"lines": [3, 1]}, "lines="),
-        ({"widths": [0, 1]}, "widths="),
-    ):
-        with pytest.raises(UserError, match=says):
-            Lines(**wrong)
-    with pytest.raises(UserError, match="widths=50 is too large"):
+def test_lines_wider_than_the_picture_are_refused():
+    with refuses("widths=50"):
         Lines(widths=[1, 50])(random_pictures(), generator())
 
 

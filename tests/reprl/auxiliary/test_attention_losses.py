@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from reprl.auxiliary import Decoder, Sparsity
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 def silence(module: nn.Module) -> None:
@@ -39,15 +39,6 @@ def test_a_mean_instead_of_the_sum_is_found(masked):
     assert found[1] == pytest.approx(4 * found[0])
 
 
-def test_a_detached_mask_is_found(masked):
-    """Named mutation: with the mask detached nothing is reached, and nothing darkens."""
-    loss = masked.prepare(Sparsity())
-    batch = masked.batch(masked.images(4))
-    assert loss(batch, masked.encoder)["sparsity"].requires_grad
-    batch.output.attention = batch.output.attention.detach()
-    assert not loss(batch, masked.encoder)["sparsity"].requires_grad
-
-
 def test_sparsity_darkens_the_mask(masked):
     loss = masked.prepare(Sparsity())
     images = masked.images(8)
@@ -57,7 +48,7 @@ def test_sparsity_darkens_the_mask(masked):
 
 @pytest.mark.parametrize("loss", [Sparsity(), Decoder()])
 def test_without_a_mask_they_are_refused_by_name(unmasked, loss):
-    with pytest.raises(UserError, match="needs an encoder with an attention mask, but CellEncoder"):
+    with refuses("attention mask", "CellEncoder"):
         unmasked.prepare(loss)
 
 
@@ -210,16 +201,6 @@ def test_decoder_alone_keeps_the_distractor(free_mask):
     assert distractor > 0.4
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"target": "values"}, "Did you mean 'value'"),
-        ({"view": "mask"}, "view=mask is unknown: choose from map, image"),
-        ({"target": "features", "view": "map"}, "target=features needs view=image"),
-        ({"shrink": 0}, "shrink=0"),
-        ({"coef": -1}, "coef=-1"),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        Decoder(**settings)
+def test_features_are_predicted_from_the_image_only():
+    with refuses("target=features", "view=image"):
+        Decoder(target="features", view="map")

@@ -10,7 +10,7 @@ from torch import Tensor
 from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary import DrAC
 from reprl.auxiliary.base import Context
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 class Invert(Augmentation):
@@ -73,7 +73,7 @@ def test_mirrored_samples_expect_the_mirrored_action(unmasked):
 
 def test_a_mirror_without_left_and_right_is_refused(unmasked):
     loss = unmasked.prepare(DrAC(), Invert(mirrored=True))
-    with pytest.raises(UserError, match="names no LEFT and RIGHT"):
+    with refuses("LEFT", "RIGHT"):
         loss(unmasked.batch(unmasked.images(2)), unmasked.encoder)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from reprl.auxiliary import MaskEntropy, TotalVariation
-from reprl.errors import UserError
+from tests.helpers import refuses
 
 
 def value(world, loss, attention):
@@ -49,7 +49,7 @@ def test_they_reach_the_mask_only(masked, loss):
 
 @pytest.mark.parametrize("loss", [MaskEntropy(), TotalVariation()])
 def test_without_a_mask_they_are_refused(unmasked, loss):
-    with pytest.raises(UserError, match="needs an encoder with an attention mask"):
+    with refuses("attention mask"):
         unmasked.prepare(loss)
 
 
@@ -81,8 +81,3 @@ def test_total_variation_removes_crumbs(free_mask):
     mask = train(free_mask, TotalVariation(), noise)
     assert mask.std() < 0.25 * torch.sigmoid(noise).std()
     assert 0.3 < mask.mean() < 0.7  # and neither lights nor darkens it
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(UserError, match="Did you mean 'cells'"):
-        MaskEntropy(of="cell")

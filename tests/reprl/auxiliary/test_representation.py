@@ -1,15 +1,13 @@
 """Nested coefficients: multiplied through as the field notes write them."""
 
-from importlib import resources
-
 import pytest
 import torch
 
 from reprl import components
 from reprl.algorithms import PPO
 from reprl.auxiliary import Representation, Sparsity, TemporalContrastive
-from reprl.errors import UserError
-from tests.reprl.algorithms.falling import Falling
+from tests.helpers import refuses
+from tests.toys.catch import Catch
 
 
 def test_the_coefficients_nest():
@@ -48,7 +46,7 @@ def test_the_outer_coefficient_may_be_a_schedule():
     loss = Representation(repr_coef=falling, encoder_coef=0.5, regularize_coef=1e-5)
     assert loss.weights["sparsity"] == {"kind": "linear", "start": 0.2, "end": 0.1, "warmup": 0.0}
     assert loss.weights["regularization"] == 1e-5  # beside it
-    with pytest.raises(UserError, match="repr_coef and encoder_coef are both schedules"):
+    with refuses("repr_coef", "encoder_coef"):
         Representation(repr_coef=falling, encoder_coef=falling)
 
 
@@ -65,10 +63,11 @@ def test_a_part_that_has_not_begun_is_not_computed(masked):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_in_training_a_part_is_computed_from_its_begin_on():
     model = PPO(
         "CnnPolicy",
-        Falling(),
+        Catch(),
         n_steps=8,
         batch_size=32,
         n_epochs=1,
@@ -124,34 +123,26 @@ def test_momentum_copies_of_parts_move(masked):
 
 
 def test_without_a_mask_it_is_refused_by_name(unmasked):
-    with pytest.raises(UserError, match="'sparsity' needs an encoder with an attention mask"):
+    with refuses("'sparsity'", "attention"):
         unmasked.prepare(Representation(encoder_coef=1e-4))
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "names"),
     [
-        ({}, "has no part"),
-        (
-            {"encoder_coef": 1.0, "repr_coef": -1},
-            "repr_coef=-1 must be a number or a schedule of at least 0",
-        ),
-        ({"encoder_coef": -1.0}, "encoder_coef=-1.0"),
-        ({"encoder_coef": 1.0, "begin_repr": -5}, "begin_repr=-5"),
-        ({"contra_coef": 1.0, "contrastive": "contrastiv"}, "Did you mean 'contrastive'"),
-        ({"contra_coef": 1.0, "contrastive": "none"}, "contra_coef=1.0 needs contrastive"),
-        ({"contra_coef": 1.0, "contrastive": "attention_contrastive"}, "argument 'coef'"),
+        ({}, ["contra_coef", "encoder_coef"]),
+        ({"contra_coef": 1.0, "contrastive": "contrastiv"}, ["'contrastive'"]),
+        ({"contra_coef": 1.0, "contrastive": "none"}, ["contra_coef=1.0", "contrastive"]),
+        ({"contra_coef": 1.0, "contrastive": "attention_contrastive"}, ["'coef'"]),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
+def test_wrong_settings_are_refused(settings, names):
+    with refuses(*names):
         Representation(**settings)
 
 
 @pytest.mark.parametrize("name", [n for n in components.names("auxiliary") if n != "none"])
-def test_every_yaml_says_what_it_is_and_its_loss_has_one_weight_a_term(masked, name):
-    text = (resources.files("reprl.conf") / "auxiliary" / f"{name}.yaml").read_text()
-    assert text.startswith("# ")
+def test_every_loss_has_one_weight_a_term(masked, name):
     spec = components.resolve("auxiliary", name)
     if name == "motion_target":
         spec["augmentation"] = "shift"  # its own boxes are larger than these pictures

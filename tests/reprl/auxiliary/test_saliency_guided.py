@@ -6,7 +6,6 @@ from torch import nn
 
 from reprl.auxiliary import SaliencyGuided
 from reprl.auxiliary.drac import heads
-from reprl.errors import UserError
 
 
 def linear_value(world, weights):
@@ -105,11 +104,3 @@ def test_it_makes_the_salient_pixels_enough(unmasked, coef):
         found.append(term.item())
     assert held < 0.05
     assert (sum(found[-5:]) / 5 < 0.5 * found[0]) == (coef == 1.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"), [({"rho": 1.5}, "rho=1.5"), ({"of": "values"}, "Did you mean 'value'")]
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        SaliencyGuided(**settings)

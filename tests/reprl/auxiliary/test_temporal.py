@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from reprl.auxiliary import SpatioTemporal, TemporalContrastive
-from reprl.errors import UserError
 
 
 class Film:
@@ -181,10 +180,3 @@ def test_stdim_gradient_reaches_the_encoder_at_both_times(masked):
 def test_reach_says_how_far_the_memory_must_look():
     assert TemporalContrastive(offset=5).reach == 5
     assert SpatioTemporal().reach == 1
-
-
-@pytest.mark.parametrize("settings", [{"offset": 0}, {"offset": 1.5}, {"tau": -0.1}, {"hidden": 0}])
-def test_wrong_settings_are_refused(settings):
-    (key,) = settings
-    with pytest.raises(UserError, match=f"TemporalContrastive: {key}="):
-        TemporalContrastive(**settings)

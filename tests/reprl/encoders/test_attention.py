@@ -2,25 +2,18 @@
 
 import copy
 import sys
-from importlib import resources
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from reprl.components import names, resolve
 from reprl.encoders import Impala, Nature, NaturePadded
 from reprl.encoders.masks import Mask
-from reprl.errors import UserError
+from tests.helpers import refuses, space
 
 MASKS = [name for name in names("attention") if name != "none"]
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 def masked(kind, encoder=Nature, **changes):
@@ -175,21 +168,16 @@ def test_the_fine_branch_is_light(kind, share):
 
 
 @pytest.mark.parametrize(
-    ("changes", "match"),
+    ("changes", "names"),
     [
-        ({"where": "pixels"}, "attention.where.*features, image"),
-        ({"floor": 1.0}, "attention.floor=1.0"),
-        ({"resolution": 20}, "attention.resolution=20.*21"),
-        ({"resolution": "fine"}, "attention.resolution=fine"),
-        ({"per_frame": True}, "attention.per_frame.*resolution"),
-        ({"flor": 0.1}, "flor"),
-        ({"hidden": [0]}, "hidden=0"),
-        ({"hidden": 64}, r"hidden=64.*\[64\]"),
-        ({"_target_": "reprl.encoders.masks.Conv"}, "cannot import"),
+        ({"resolution": 20}, ["attention.resolution=20", "21"]),
+        ({"per_frame": True}, ["attention.per_frame", "resolution"]),
+        ({"flor": 0.1}, ["flor"]),
+        ({"_target_": "reprl.encoders.masks.Conv"}, ["reprl.encoders.masks.Conv"]),
     ],
 )
-def test_wrong_options_are_refused_by_name(changes, match):
-    with pytest.raises(UserError, match=match):
+def test_wrong_options_are_refused_by_name(changes, names):
+    with refuses(*names):
         masked("conv", **changes)
 
 
@@ -197,22 +185,15 @@ def test_a_mask_by_name_and_a_spec_without_a_target():
     assert Nature(space(), attention="mlp").attention is not None
     assert Nature(space(), attention="none").attention is None
     assert Nature(space(), attention={"_target_": None, "floor": 0.1}).attention is None
-    with pytest.raises(UserError, match="Did you mean 'conv'"):
+    with refuses("'conv'"):
         Nature(space(), attention="cnov")
-    with pytest.raises(UserError, match="_target_"):
+    with refuses("_target_"):
         Nature(space(), attention={"where": "image"})  # would silently train without a mask
 
 
 def test_a_floor_under_an_unbounded_mask_is_refused():
-    with pytest.raises(UserError, match="floor"):
+    with refuses("floor"):
         masked("softplus", floor=0.2)
-
-
-@pytest.mark.parametrize("group", ["encoder", "attention"])
-def test_every_yaml_opens_with_one_line_of_help(group):
-    for name in names(group):
-        text = (resources.files("reprl.conf") / group / f"{name}.yaml").read_text()
-        assert text.startswith("# "), name
 
 
 @pytest.mark.parametrize("kind", MASKS)

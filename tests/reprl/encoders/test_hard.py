@@ -2,22 +2,18 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from reprl.components import resolve
 from reprl.encoders import Nature
 from reprl.encoders.hard import Hard, build_hard, streams
-from reprl.errors import UserError
-
-SPACE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+from tests.helpers import refuses, space
 
 
 def masked(kind, **changes):
     torch.manual_seed(0)
-    return Nature(SPACE, attention={**resolve("attention", kind), **changes})
+    return Nature(space(), attention={**resolve("attention", kind), **changes})
 
 
 def soft(*values):
@@ -124,25 +120,23 @@ def test_a_copy_is_a_copy():
 
 
 @pytest.mark.parametrize(
-    ("hard", "match"),
+    ("hard", "names"),
     [
-        ("topk", "Did you mean 'top_k'"),
-        ({"by": "gumble"}, "Did you mean 'gumbel'"),
-        ({"keep": 0.1}, "attention.hard=.*must be null, one of top_k, gumbel"),
-        ({"by": "top_k", "kep": 0.1}, "Did you mean 'keep'"),
-        ({"by": "top_k", "keep": 0}, "attention.hard.keep=0"),
-        ({"by": "gumbel", "temperature": 0}, "attention.hard.temperature=0"),
-        (3, "attention.hard=3"),
+        ("topk", ["'top_k'"]),
+        ({"by": "gumble"}, ["'gumbel'"]),
+        ({"keep": 0.1}, ["attention.hard=", "top_k, gumbel"]),
+        ({"by": "top_k", "kep": 0.1}, ["'keep'"]),
+        ({"by": "top_k", "keep": 0}, ["attention.hard.keep=0"]),
+        ({"by": "gumbel", "temperature": 0}, ["attention.hard.temperature=0"]),
+        (3, ["attention.hard=3"]),
     ],
 )
-def test_wrong_options_are_refused(hard, match):
-    with pytest.raises(UserError, match=match):
+def test_wrong_options_are_refused(hard, names):
+    with refuses(*names):
         masked("conv", hard=hard)
 
 
 def test_no_hard_mask_and_no_unbounded_one():
     assert build_hard(None) is None is build_hard("none")
-    with pytest.raises(UserError, match="attention.hard=top_k needs a mask that is bounded"):
+    with refuses("attention.hard=top_k"):
         masked("softplus", hard="top_k")
-    with pytest.raises(UserError, match="opening=1.0"):
-        masked("conv", opening=1.0)

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from reprl.components import resolve
 from reprl.encoders import Nature
-from reprl.errors import UserError
+from tests.helpers import refuses
 from tests.reprl.encoders.test_inputs import drawn_over, game
 
 
@@ -110,16 +110,13 @@ def test_it_learns_which_motion_matters():
 
 
 @pytest.mark.parametrize(
-    ("changes", "match"),
+    ("changes", "named"),
     [
-        ({"frames": 1}, "attention on motion needs at least two frames"),
-        ({"resolution": "native"}, "needs a side branch"),
-        ({"per_frame": True}, "needs a side branch"),
-        ({"threshold": 300}, "threshold=300"),
-        ({"decay": 0}, "decay=0"),
-        ({"decay": 1.5}, "decay=1.5"),
+        ({"frames": 1}, "two frames"),
+        ({"resolution": "native"}, "side branch"),
+        ({"per_frame": True}, "side branch"),
     ],
 )
-def test_wrong_options_are_refused(changes, match):
-    with pytest.raises(UserError, match=match):
+def test_wrong_options_are_refused(changes, named):
+    with refuses(named):
         masked(**changes)

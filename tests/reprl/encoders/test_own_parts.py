@@ -5,16 +5,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 import torch
 import yaml
-from gymnasium import spaces
 
 from reprl.components import build
+from tests.helpers import space
 
 DOCS = Path(__file__).parents[3] / "docs"
-SPACE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 
 
 def blocks(page, kind):
@@ -38,7 +36,7 @@ def own_parts(monkeypatch):
 def test_printed_parts_build_from_their_printed_yaml(own_parts):
     (mask,) = map(yaml.safe_load, blocks("encoders.md", "yaml"))
     spec = {"_target_": "my_encoders.Small", "attention": mask}
-    encoder = build("encoder", spec, observation_space=SPACE)
+    encoder = build("encoder", spec, observation_space=space())
     output = encoder.encode(torch.rand(2, 4, 84, 84))
     assert output.features.shape == (2, 128)
     assert output.attention.shape == (2, 1, 21, 21)

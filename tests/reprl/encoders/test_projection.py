@@ -5,18 +5,13 @@ import numpy as np
 import pytest
 import torch
 from ale_py import ALEInterface, LoggerMode, roms
-from gymnasium import spaces
 from torch import nn
 
 from reprl.components import resolve
 from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded
-from reprl.errors import UserError
+from tests.helpers import refuses, space
 
 CONV = resolve("attention", "conv")
-
-
-def space(size=84, frames=4):
-    return spaces.Box(0, 255, (frames, size, size), np.uint8)
 
 
 def centroid(maps):
@@ -109,9 +104,9 @@ def test_attention_and_trunk_maps_are_told_apart_by_their_method():
     assert centroid(model.project(fine, 84)[0, 0]) == pytest.approx((41.5, 41.5), abs=0.01)
     last = model.project_features(coarse, 84)[0, 0].argmax()
     assert last in (65 * 84 + 65, 66 * 84 + 66, 65 * 84 + 66)
-    with pytest.raises(UserError, match="expected 21x21 cells; project_features"):
+    with refuses("21x21", "project_features"):
         model.project(coarse, 84)
-    with pytest.raises(UserError, match="expected 7x7 cells; project"):
+    with refuses("7x7", "project"):
         model.project_features(torch.zeros(1, 1, 8, 8), 84)
 
 

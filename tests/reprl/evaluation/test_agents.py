@@ -10,7 +10,6 @@ import torch
 from stable_baselines3 import PPO
 
 from reprl.envs import ScriptedAgent, make_vec_env
-from reprl.errors import UserError
 from reprl.evaluation import (
     ModelAgent,
     RandomAgent,
@@ -21,6 +20,7 @@ from reprl.evaluation import (
     mean_scores,
 )
 from reprl.policy import FORWARD_BATCH, sample_actions
+from tests.helpers import refuses
 
 
 def test_sampled_actions_by_hand():
@@ -104,7 +104,7 @@ def test_a_diverged_policy_is_named(model, validate, monkeypatch):
     try:
         with torch.no_grad():
             weight.fill_(float("nan"))
-        with pytest.raises(UserError, match="diverged"):
+        with refuses("probabilities"):
             evaluate(broken, "original", 1, size=36, stack=2)
     finally:
         with torch.no_grad():
@@ -113,11 +113,11 @@ def test_a_diverged_policy_is_named(model, validate, monkeypatch):
 
 def test_agents_that_cannot_be_sampled_or_played():
     greedy_only = SimpleNamespace(policy=SimpleNamespace(), predict=None)
-    with pytest.raises(UserError, match="deterministic=True"):
+    with refuses("deterministic=True"):
         as_agent(greedy_only)
-    with pytest.raises(UserError, match="cannot be evaluated"):
+    with refuses("cannot be evaluated"):
         as_agent("ppo")
-    with pytest.raises(UserError, match="episodes=0"):
+    with refuses("episodes=0"):
         evaluate(RandomAgent(), "original", 0)
 
 

@@ -39,6 +39,7 @@ def test_a_game_is_the_emulators_own_game():
     assert game.end == "game_over"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_envs", "workers"), [(2, 0), (3, 2)])
 def test_slots_and_workers_change_nothing(n_envs, workers):
     tasks = tasks_on(["original", "green_lines"], 3)

@@ -127,7 +127,7 @@ def test_twins_are_stored_and_reused(runs, capsys, monkeypatch):
     place = runs / "second"
     code, out = run(capsys, place, "twin=true", "variants=green_lines,drift_left", "steps=8")
     assert code == 0
-    assert "'drift_left' changes the game itself" in out.err
+    assert "'drift_left'" in out.err
     code, out = run(capsys, place, "twin=true", "variants=green_lines,blur", "steps=8")
     assert measured == [["green_lines"], ["blur"]]
     rows = pd.read_csv(place / "evaluation" / "twin.csv")
@@ -168,7 +168,7 @@ def test_a_diverged_run_does_not_stop_a_sweep(runs, capsys, monkeypatch):
     monkeypatch.setattr(players.ModelAgent, "probabilities", broken)
     code, out = run(capsys, runs, "variants=original", "episodes=1", "agents=none")
     assert code == 1
-    assert "first is left out: the policy's action probabilities" in out.err
+    assert "first is left out" in out.err
     assert (runs / "second" / "evaluation" / "episodes.csv").exists()
     assert not (runs / "first" / "evaluation" / "episodes.csv").exists()
 
@@ -197,7 +197,7 @@ def old(runs):
 )
 def test_a_checkpoint_of_another_version_is_one_sentence(old, capsys, arguments):
     command, *options = arguments
-    sentence = "was written by another version of reprl (no 'action_meanings')."
+    sentence = "'action_meanings'"
     assert main([command, str(old), *options]) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if sentence in line]
     assert len(lines) == 1
@@ -222,41 +222,35 @@ def test_any_error_of_one_run_is_said_by_its_name(runs, capsys, monkeypatch):
     assert "first is left out: ZeroDivisionError" in warned[0]
 
 
-WRONG = [
-    ([], "there are no runs in"),
-    (["variants=gren_lines"], "Did you mean 'green_lines'?"),
-    (["variants=suite:publishd"], "Did you mean 'published'?"),
-    (["episodes=0"], "episodes=0 must be a whole number from 1"),
-    (["checkpoint=17"], "has no checkpoint at step 17: choose from 0."),
-    (["checkpoint=best"], "has no best checkpoint"),
-    (["checkpoint=²"], "checkpoint=² must be newest, best or a step"),
-    (["checkpoint=newst"], "checkpoint=newst must be newest, best or a step"),
-    (["agents=randm"], "Did you mean 'random'?"),
-    (["agents=scripted:bal"], "Did you mean 'ball'?"),
-    (["agents=scripted@much"], "skill=much must be a number from 0 to 1"),
-    (["severities=much"], "severities=much must be a number"),
-    (["variants=green_lines@7"], "severity=7.0 must be a number from 0 to 1"),
-    (["twin=true", "variants=drift_left"], "changes only the picture"),
-    (["epsodes=3"], "Did you mean 'episodes'?"),
-]
+WRONG = {
+    "": ["no runs in"],
+    "variants=gren_lines": ["'green_lines'"],
+    "variants=suite:publishd": ["'published'"],
+    "episodes=0": ["episodes=0", "1"],
+    "checkpoint=17": ["step 17", "0"],
+    "checkpoint=best": ["best"],
+    "checkpoint=²": ["checkpoint=²", "newest, best"],
+    "checkpoint=newst": ["checkpoint=newst", "newest, best"],
+    "agents=randm": ["'random'"],
+    "agents=scripted:bal": ["'ball'"],
+    "agents=scripted@much": ["skill=much", "0 to 1"],
+    "severities=much": ["severities=much"],
+    "variants=green_lines@7": ["severity=7.0", "0 to 1"],
+    "twin=true variants=drift_left": ["picture"],
+    "epsodes=3": ["'episodes'"],
+}
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), WRONG)
-def test_wrong_input_is_one_sentence(sweep, tmp_path, capsys, arguments, sentence):
-    place = sweep / "first" if arguments else tmp_path
-    assert main(["evaluate", str(place), *arguments]) == 2
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert sentence in message
-    assert "Traceback" not in message
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_input_is_one_sentence(sweep, tmp_path, commands, wrong):
+    place = sweep / "first" if wrong else tmp_path
+    commands.refuse(["evaluate", place, *wrong.split()], *WRONG[wrong])
     assert not (sweep / "first" / "evaluation" / "episodes.csv").exists()
 
 
-def test_runs_without_checkpoints(sweep, capsys):
-    assert main(["evaluate", str(sweep / "unfinished")]) == 2
-    assert "has no checkpoint yet" in capsys.readouterr().err
-    assert main(["evaluate", str(sweep / "first" / "checkpoints")]) == 2
-    assert "there are no runs in" in capsys.readouterr().err
+def test_runs_without_checkpoints(sweep, commands):
+    commands.refuse(["evaluate", sweep / "unfinished"], "unfinished", "checkpoint")
+    commands.refuse(["evaluate", sweep / "first" / "checkpoints"], "no runs in")
     copy = sweep.parent / "copy of the best"
     shutil.copytree(sweep / "first" / "checkpoints" / "000000000000", copy)
-    assert main(["evaluate", str(copy)]) == 2
-    assert "is a copy of a checkpoint" in capsys.readouterr().err
+    commands.refuse(["evaluate", copy], str(copy), "checkpoint")

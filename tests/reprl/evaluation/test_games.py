@@ -5,17 +5,16 @@ import shutil
 
 import numpy as np
 import pandas as pd
-import pytest
 from players import PixelAgent
 
 from reprl import tables
 from reprl.cli import main
 from reprl.envs import find
-from reprl.errors import UserError
 from reprl.evaluation import RandomAgent, Task, evaluate, twin_evaluation
 from reprl.evaluation.campaign import missing
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schema import EPISODES
+from tests.helpers import refuses
 
 SMALL = {"size": 36, "stack": 2, "n_envs": 4}
 
@@ -61,7 +60,7 @@ def test_players_that_nobody_trained_share_their_games():
     table = evaluate(RandomAgent(), "original", 2, **SMALL)
     want = [stream_seed(0, "evaluation", "game", e) for e in range(2)]
     assert table["game_seed"].tolist() == want
-    with pytest.raises(UserError, match="own, shared"):
+    with refuses("own, shared"):
         evaluate(RandomAgent(), "original", 1, games="pared", **SMALL)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reprl.cli import main
 from reprl.disk import FULL, is_full, out_of_space, write_atomically
 from reprl.sweeps import local, plan
 from reprl.sweeps.ledger import Ledger
@@ -61,6 +62,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(disk: Callable[[int], Path]) -> 
     assert [p.name for p in file.parent.iterdir()] == ["run.json"]  # the draft gave its room back
 
 
+@pytest.mark.slow
 def test_the_launcher_and_the_ledger_survive_and_the_restart_finishes(
     disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,12 +107,20 @@ def test_the_launcher_and_the_ledger_survive_and_the_restart_finishes(
 def test_a_real_run_stops_resumably_and_ends_as_if_nothing_had_been(
     disk: Callable[[int], Path], tmp_path: Path
 ) -> None:
-    reprl = (sys.executable, "-m", "reprl")
-    alone = run(*reprl, "train", *TINY, "seed=1", f"run_dir={tmp_path / 'alone'}")
-    assert alone.returncode == 0, alone.stderr
+    assert main(["train", *TINY, "seed=1", f"run_dir={tmp_path / 'alone'}"]) == 0
     size = sum(p.stat().st_size for p in (tmp_path / "alone").rglob("*"))
     folder = disk(size * 3 // 2) / "sweep"
-    command = [*reprl, "train", "-m", *TINY, "seed=0,1", "sweep.jobs=1", f"run_dir={folder}"]
+    command = [
+        sys.executable,
+        "-m",
+        "reprl",
+        "train",
+        "-m",
+        *TINY,
+        "seed=0,1",
+        "sweep.jobs=1",
+        f"run_dir={folder}",
+    ]
     first = run(*command)
     assert first.returncode == 1
     assert "Traceback" not in first.stdout + first.stderr

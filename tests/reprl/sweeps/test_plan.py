@@ -8,10 +8,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from reprl.cli import main
 from reprl.config.compose import options
 from reprl.config.overrides import quoted
-from reprl.errors import UserError
 from reprl.naming import method_name
 from reprl.sweeps import launch, plan
 from reprl.sweeps.local import Local
+from tests.helpers import refuses
 
 
 def make(*overrides):
@@ -73,28 +73,28 @@ def test_every_sweep_file_expands(name):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "sentence"),
+    ("overrides", "names"),
     [
-        (["seed=1,1"], "jobs 0 and 1 of the sweep are the same run"),
-        (["sede=1,2"], "no key 'sede'.*Did you mean 'seed'"),
-        (["sweep=ablations"], "sweep=ablations is unknown.*Did you mean 'ablation'"),
-        (["sweep.job=2"], "no key 'sweep.job'.*Did you mean 'jobs'"),
-        (["sweep.jobs=0"], "sweep.jobs=0 must be a whole number of at least 1"),
-        (["sweep.time_limit=-3"], "sweep.time_limit=-3"),
-        (["sweep.retry=perhaps"], "sweep.retry=perhaps must be true or false"),
-        (["algo.gamma=0.9,1.5"], "algo.gamma=1.5"),
-        (["seed=range(0)"], "the sweep has no job: 'seed=range\\(0\\)' gives no value"),
-        (["sweep.jobs=[1"], "sweep.jobs=\\[1 must be a whole number"),
-        (["hydra.sweep.dir=x", "seed=0,1"], "a folder is named with run_dir="),
-        (["seed=0,1", "run_dir="], "run_dir= is empty"),
-        (["seed=0,1", "run_dir=a,b"], "'run_dir=a,b' is no folder: a sweep has one"),
-        (["seed=0,1", "run_dir=5"], "'run_dir=5' is no folder"),
-        (["seed=0,1", "run_dir=a=b"], "inner quotes: \"run_dir='a=b'\""),
-        (["seed=0,1", "run_dir='~nobody-of-this-name/x'"], "has no home folder"),
+        (["seed=1,1"], ["jobs 0 and 1"]),
+        (["sede=1,2"], ["'sede'", "'seed'"]),
+        (["sweep=ablations"], ["sweep=ablations", "'ablation'"]),
+        (["sweep.job=2"], ["'sweep.job'", "'jobs'"]),
+        (["sweep.jobs=0"], ["sweep.jobs=0", "at least 1"]),
+        (["sweep.time_limit=-3"], ["sweep.time_limit=-3"]),
+        (["sweep.retry=perhaps"], ["sweep.retry=perhaps", "true or false"]),
+        (["algo.gamma=0.9,1.5"], ["algo.gamma=1.5"]),
+        (["seed=range(0)"], ["'seed=range(0)'"]),
+        (["sweep.jobs=[1"], ["sweep.jobs=[1", "whole number"]),
+        (["hydra.sweep.dir=x", "seed=0,1"], ["run_dir="]),
+        (["seed=0,1", "run_dir="], ["run_dir=", "empty"]),
+        (["seed=0,1", "run_dir=a,b"], ["'run_dir=a,b'"]),
+        (["seed=0,1", "run_dir=5"], ["'run_dir=5'"]),
+        (["seed=0,1", "run_dir=a=b"], ["\"run_dir='a=b'\""]),
+        (["seed=0,1", "run_dir='~nobody-of-this-name/x'"], ["~nobody-of-this-name"]),
     ],
 )
-def test_bad_sweeps_are_one_sentence(overrides, sentence):
-    with pytest.raises(UserError, match=sentence):
+def test_bad_sweeps_are_one_sentence(overrides, names):
+    with refuses(*names):
         make(*overrides)
 
 
@@ -125,7 +125,7 @@ def test_without_a_folder_it_is_named_by_time_and_content() -> None:
 def test_a_broken_sweep_file_is_named(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.yaml").write_bytes(text)
-    with pytest.raises(UserError, match=r"mine.yaml must hold lines of 'key: values' in UTF-8"):
+    with refuses("mine.yaml", "'key: values'", "UTF-8"):
         plan.make(["sweep=mine"], [tmp_path])
 
 
@@ -154,15 +154,16 @@ def test_the_folder_and_every_parent_are_checked_first(
     (tmp_path / "parent" / "checkpoints" / "000000000064").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     there = f"parent={tmp_path / 'parent'}"
-    for more, says in (
-        ([f"run_dir={tmp_path / 'file'}"], "is a file"),
-        ([f"run_dir={tmp_path / 'file' / 'x'}"], "cannot be written"),
-        (["run_dir=/proc/x"], "cannot be written"),
-        ([f"run_dir={tmp_path / 'new'}", f"{there},nowhere"], "no checkpoint 'nowhere'"),
-        ([f"run_dir={tmp_path / 'new'}", f"{there}@65"], "at step 65: choose from 64"),
-        ([f"run_dir={tmp_path / 'new'}", f"parent={tmp_path / 'empty'}"], "no reprl checkpoint"),
+    new = f"run_dir={tmp_path / 'new'}"
+    for more, *names in (
+        ([f"run_dir={tmp_path / 'file'}"], str(tmp_path / "file")),
+        ([f"run_dir={tmp_path / 'file' / 'x'}"], str(tmp_path / "file" / "x")),
+        (["run_dir=/proc/x"], "/proc/x"),
+        ([new, f"{there},nowhere"], "'nowhere'"),
+        ([new, f"{there}@65"], "step 65", "64"),
+        ([new, f"parent={tmp_path / 'empty'}"], str(tmp_path / "empty")),
     ):
-        with pytest.raises(UserError, match=says):
+        with refuses(*names):
             launch(["seed=0,1", "device=cpu", *more], [])
     assert not (tmp_path / "new").exists()
     assert launch(["seed=0,1", "device=cpu", there, f"run_dir={tmp_path / 'sweep'}"], []) == 0

@@ -15,18 +15,15 @@ from pathlib import Path
 import pytest
 
 from reprl import checkpoint
-from reprl.errors import UserError
+from reprl.cli import main
 from reprl.sweeps import plan
 from reprl.sweeps.cluster import launcher as cluster_launcher
+from tests.helpers import refuses
+from tests.runs import SMALL
 
 TINY = [
-    "device=cpu",
-    "env.n_envs=2",
-    "env.max_frames=1000",
-    "algo.n_steps=16",
-    "algo.batch_size=16",
+    *[setting for setting in SMALL if "threads" not in setting and "progress" not in setting],
     "algo.n_epochs=1",
-    "encoder.features_dim=16",
     "total_steps=1600",
     "checkpoint.every=100_000",  # only the last, and where a signal comes
     "log.every=64",
@@ -109,8 +106,8 @@ def test_a_preempted_job_is_requeued_and_continues_while_another_launcher_keeps_
     assert code == 0, output
     assert len(attempts(sweep, preempted)) == 4
     straight = tmp_path / "straight"
-    code, output = finish(start("seed=0", "threads=1", "env.workers=0", f"run_dir={straight}"))
-    assert code == 0, output
+    alone = ["seed=0", "threads=1", "env.workers=0", "progress=off", f"run_dir={straight}"]
+    assert main(["train", *TINY, *alone]) == 0
     assert same(preempted, straight)
 
 
@@ -136,27 +133,26 @@ def test_sigterm_to_the_sweep_and_the_death_of_a_job_leave_runs_that_go_on(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("overrides", "sentence"),
+    ("overrides", "names"),
     [
-        (["hydra/launcher=rey"], "hydra/launcher=rey is unknown: choose from .*Did you mean 'ray'"),
-        (["hydra/launcher=joblib"], "unknown: .* without it the sweep runs on this machine"),
-        (["hydra/launcher=ray,submitit_local"], "one launcher"),
-        (["hydra.launcher.partition=gpu"], "not chosen: add hydra/launcher= with one of"),
-        (["hydra/launcher=submitit_slurm"], "there is no sbatch on this machine"),
-        ([ON_SUBMITIT, "hydra.launcher.timout_min=3"], "Did you mean 'hydra.launcher.timeout_min'"),
-        ([ON_SUBMITIT, "hydra.launcher.timeout_min=soon"], "'hydra.launcher.timeout_min=soon': "),
+        (["hydra/launcher=rey"], ["hydra/launcher=rey", "'ray'"]),
+        (["hydra/launcher=joblib"], ["hydra/launcher=joblib", "ray"]),
+        (["hydra/launcher=ray,submitit_local"], ["one launcher"]),
+        (["hydra.launcher.partition=gpu"], ["hydra/launcher="]),
+        (["hydra/launcher=submitit_slurm"], ["sbatch"]),
+        ([ON_SUBMITIT, "hydra.launcher.timout_min=3"], ["'hydra.launcher.timeout_min'"]),
+        ([ON_SUBMITIT, "hydra.launcher.timeout_min=soon"], ["'hydra.launcher.timeout_min=soon'"]),
     ],
 )
-def test_a_launcher_that_cannot_be_used_is_one_sentence(overrides, sentence, monkeypatch, tmp_path):
+def test_a_launcher_that_cannot_be_used_is_one_sentence(overrides, names, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=sentence) as error:
+    with refuses(*names):
         cluster_launcher.choose(plan.make(["seed=0,1", *overrides], []))
-    assert "\n" not in str(error.value)
 
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(cluster_launcher.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'reprl\[ray\]'"):
+    with refuses("reprl[ray]"):
         cluster_launcher.choose(plan.make(["seed=0", "hydra/launcher=ray"], []))
 
 

@@ -1,0 +1,1 @@
+"""Agents that ship with reprl, each a run folder of weights: `agent:NAME` on the command line."""

@@ -1,0 +1,348 @@
+"""The catalogue of wrong input: every command says one sentence with the key, and leaves nothing.
+
+A case is a command line and words that its sentence must hold. `{run}` is a finished run, the other
+names in braces are folders and files made by `places`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprl import trust
+from reprl.cli import main
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "v0_2_0" / "runs" / "ppo_plain_s0"
+SECONDS = 5.0  # of processor time: a wrong value is not worth more
+
+TRAIN = """
+algo=dqn | algo=dqn is unknown | choose from
+algo=null | algo
+attention=conv_2 | attention=conv_2 is unknown | Did you mean
+auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
+augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
+env=pong | env=pong is unknown
+experiment=debgu | experiment=debgu is unknown | Did you mean 'debug'?
+encoder=null | encoder
+total_steps=[1] | total_steps
+total_steps={{a:1}} | total_steps
+total_steps=true | total_steps
+total_steps=1e30 | total_steps
+seed=1.5 | seed=1.5
+seed=2147483648 | seed=2147483648
+seed=abc | seed=abc
+mode=quick | mode=quick is unknown
+device=cuda:99 | device=cuda:99
+device=7 | device=7
+threads=1.5 | threads=1.5
+threads=many | threads=many
+checkpoint.every=0 | checkpoint.every=0
+checkpoint.every=1.5 | checkpoint.every=1.5
+checkpoint.keep=0 | checkpoint.keep=0
+checkpoint=5 | checkpoint
+eval.every=-1 | eval.every=-1
+eval.episodes=0 | eval.episodes=0
+eval.variants=orignal | orignal | Did you mean 'original'?
+eval.variants=[original@2] | original@2
+eval=3 | eval
+log.every=0 | log.every=0
+log.evry=5 | log.evry | Did you mean
+algo.clip_range=-1 | algo.clip_range=-1
+algo.gae_lambda=2 | algo.gae_lambda=2
+algo.max_grad_norm=-1 | algo.max_grad_norm=-1
+algo.target_kl=-1 | algo.target_kl=-1
+'algo.learning_rate={{kind:cubic,start:1e-3,end:0}}' | algo.learning_rate | cubic
+'algo.learning_rate={{kind:linear}}' | algo.learning_rate
+'algo.learning_rate={{kind:linear,start:1e-3,end:0,warmup:2}}' | algo.learning_rate | warmup
+encoder.features_dim=0 | encoder.features_dim=0
+encoder.features_dim=1e9 | encoder.features_dim
+encoder.input=colour | encoder.input | colour
+encoder.inpt=frames | encoder.inpt | Did you mean
+attention=conv attention.floor=2 | attention.floor=2
+attention=conv attention.flor=0 | attention.flor | Did you mean
+auxiliary=contrastive auxiliary.coef=-1 | auxiliary.coef=-1
+auxiliary=contrastive auxiliary.cof=1 | auxiliary.cof | Did you mean
+auxiliary=contrastive auxiliary.temporal.coef=1 | auxiliary.temporal
+augmentation=shift augmentation.pixels=-1 | augmentation.pixels=-1
+env.variant=green_lines@2 | green_lines@2
+env.variant=green_lines@x | green_lines@x
+env.variant=suite:nothing | nothing
+env.severity=2 | env.severity=2
+env.stack=0 | env.stack=0
+env.gap=0 | env.gap=0
+env.size=1000 | env.size=1000
+env.noop_max=-1 | env.noop_max=-1
+env.max_frames=10 | env.max_frames=10
+env.reward=-1 | env.reward=-1
+env.workers=-1 | env.workers=-1
+env.n_envs=5000 | env.n_envs=5000
+env.sticky=-1 | env.sticky=-1
+run_dir={file} | is a file
+run_dir={run} | already holds a run
+parent={empty} | {empty} | checkpoint
+parent={run}@999 | 999
+parent={file} | {file}
+hydra.run.dir=x | hydra.run.dir
+hydra.sweep.dir=x | hydra.sweep.dir
+=1 | =1
+~seed | seed
+++foo=1 | foo
+seed=${{nothing}} | nothing
+eval.variants.x=1 | eval.variants.x=1
+'run_dir="' | run_dir
+-x | no option '-x'
+trust=1bad | trust=1bad
+-m seed= | seed
+-m 'seed=range(0)' | seed
+-m seed=0,0 | same run
+-m seed=a,b | seed=a
+-m encoder=nature,natur | encoder=natur is unknown
+-m total_steps=64,x | total_steps=x
+-m seed=0,1 sweep.jobs=0 | sweep.jobs=0
+-m seed=0,1 sweep.jobs=x | sweep.jobs=x
+-m seed=0,1 sweep.job=1 | sweep.job | Did you mean
+-m seed=0,1 sweep.time_limit=-1 | sweep.time_limit=-1
+-m seed=0,1 sweep.retry=maybe | sweep.retry=maybe
+-m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
+-m seed=0,1 run_dir={file} | {file}
+-m seed=0,1 hydra/launcher=moon | moon
+"""
+OTHERS = """
+resume | exactly one run folder, got 0
+resume {run} {run} | exactly one run folder, got 2
+resume nowhere | there is no folder 'nowhere'
+resume {file} | is a file
+resume {empty} | is not a run folder
+resume {run} steps=5 | no key 'steps'
+resume {run} --fast | no option '--fast'
+resume {run} trust=1bad | trust=1bad
+resume {run} --config-dir=nowhere | no folder 'nowhere'
+resume {no_record} | run.json
+resume {no_config} | config.yaml
+resume {not_json} | run.json
+resume {not_yaml} | config.yaml | line 3
+resume {a_list} | config.yaml
+resume {unknown_key} | config.yaml | encodr
+resume {edited} | config.yaml was changed
+resume {later} | format 99
+verify | exactly one run folder
+verify nowhere | 'nowhere'
+verify {empty} | is not a run folder
+verify {not_json} | run.json
+verify {not_yaml} | config.yaml
+verify {run} all=1 | no key 'all'
+evaluate | exactly one run folder
+evaluate {empty} | {empty}
+evaluate {run} {run} | exactly one run folder
+evaluate {run} episodes=0 | episodes=0
+evaluate {run} episodes=x | episodes=x
+evaluate {run} episodes=1.5 | episodes=1.5
+evaluate {run} episodes=1 episodes=2 | episodes is given twice
+evaluate {run} episods=2 | Did you mean 'episodes'?
+evaluate {run} variants= | variants= is empty
+evaluate {run} variants=green_line | Did you mean 'green_lines'?
+evaluate {run} variants=green_lines@5 | green_lines@5
+evaluate {run} variants=suite:nope | nope
+evaluate {run} variants=os:system | os
+evaluate {run} seed=-1 | seed=-1
+evaluate {run} seed=1e3 | seed=1e3
+evaluate {run} sticky=2 | sticky=2
+evaluate {run} sticky=nan | sticky=nan
+evaluate {run} games=all | games=all
+evaluate {run} severities=2 | severities=2
+evaluate {run} severities=x | severities=x
+evaluate {run} deterministic=perhaps | deterministic=perhaps
+evaluate {run} checkpoint=soon | checkpoint=soon
+evaluate {run} checkpoint=99 | 99
+evaluate {run} checkpoint=-1 | checkpoint=-1
+evaluate {run} agents=expert | expert
+evaluate {run} agents=scripted@2 | scripted@2
+evaluate {run} agents=scripted:moon | moon
+evaluate {run} twin=perhaps | twin=perhaps
+evaluate {run} twin=true steps=0 | steps=0
+evaluate {run} n_envs=0 | n_envs=0
+evaluate {run} workers=-1 | workers=-1
+evaluate {run} threads=0 | threads=0
+evaluate {run} progress=live | progress=live
+evaluate {not_json} | run.json
+evaluate {no_checkpoints} | checkpoint
+evaluate {later} agents=none progress=off | format 99
+attention | exactly one run folder
+attention {empty} | {empty}
+attention {run} variant=nope | nope
+attention {run} steps=1 | steps=1
+attention {run} steps=1000000 | steps=1000000
+attention {run} seed=x | seed=x
+attention {run} shared=2 | shared=2
+attention {run} method=magic | method | magic
+attention {run} player=me | player=me
+attention {run} checkpoint=soon | checkpoint=soon
+attention {run} over_training=true checkpoint=best | over_training=true
+attention {run} games=1 | games=1
+attention {run} threads=0 | threads=0
+attention {no_checkpoints} | checkpoint
+report | at least one run folder
+report nowhere | no folder 'nowhere'
+report {file} | is a file
+report {run} figures=maybe | figures=maybe
+report {run} style=x | no key 'style'
+report {run} out={file} | {file}
+runs {run} {run} | at most one folder
+runs nowhere | no folder 'nowhere'
+runs {file} | is a file
+runs {run} status=done | status=done
+runs {run} match=a match=b | match is given twice
+runs {run} export={file} | {file}
+diff | at least one run folder
+diff {run} | two run folders, got 1
+diff {run} {run} {run} | two run folders, got 3
+diff {run} {empty} | is not a run folder
+diff {run} {not_yaml} | config.yaml
+diff {run} {not_json} | run.json
+play variant=nope | nope
+play severity=2 | severity=2
+play view=ego | view=ego
+play where=moon | where=moon
+play seed=-1 | seed=-1
+play {run} | takes no folder
+preview variant=nope | nope
+preview variant=green_lines video=x.mp4 seconds=0 | seconds=0
+preview variant=green_lines,diagonals video=x.mp4 | one variant
+preview skill=2 | skill=2
+preview seed=x | seed=x
+preview severity=5 | severity=5
+preview {run} | takes no folder
+list nothing | no group 'nothing'
+list encodr | Did you mean 'encoder'?
+list --config-dir=nowhere | no folder 'nowhere'
+list --config-dir | --config-dir needs a value
+list -z | no option '-z'
+completion klingon | klingon
+trian | no command 'trian' | Did you mean 'train'?
+'' | there is no command
+--fast | there is no command
+"""
+QUICK = ("device=cpu", "threads=1", "progress=off")  # of every `train`, unless a case says other
+
+
+def cases() -> Iterator[tuple[str, list[str]]]:
+    for line in TRAIN.strip().splitlines():
+        command, *words = line.split(" | ")
+        keys = {word.partition("=")[0] for word in command.split()}
+        rest = " ".join(word for word in QUICK if word.partition("=")[0] not in keys)
+        yield f"train {command} {rest}", words
+    for line in OTHERS.strip().splitlines():
+        command, *words = line.split(" | ")
+        yield command, words
+
+
+CASES = list(cases())
+# one of each command again as a process of its own, as a shell would start it
+FRESH = [case for name in ("train seed=abc", "resume {not_json}", "evaluate {run} agents=expert",
+                           "report {file}", "trian")
+         for case in CASES if case[0].startswith(name)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders to give to commands, made once: none of them may change."""
+    place = tmp_path_factory.mktemp("bad")
+    (place / "empty").mkdir()
+    (place / "file").write_text("some text\n")
+    for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
+        shutil.copytree(GOLDEN, place / name)
+    for name in ("edited", "later", "no_checkpoints"):
+        shutil.copytree(GOLDEN, place / name)
+    (place / "no_record" / "run.json").unlink()
+    (place / "no_config" / "config.yaml").unlink()
+    (place / "not_json" / "run.json").write_text('{"status": "interr')
+    (place / "not_yaml" / "config.yaml").write_text("seed: 0\nalgo: [1,\n")
+    (place / "a_list" / "config.yaml").write_text("[1, 2]\n")
+    for name, line in (("unknown_key", "encodr: 3\n"), ("edited", "")):
+        file = place / name / "config.yaml"
+        file.write_text(file.read_text().replace("seed: 0", "seed: 1") + line)
+    shutil.rmtree(place / "no_checkpoints" / "checkpoints")
+    for name in ("unknown_key", "edited", "later"):
+        record = place / name / "run.json"
+        values = json.loads(record.read_text())
+        record.write_text(json.dumps({**values, "status": "interrupted"}))
+    for manifest in (place / "later" / "checkpoints").glob("*/manifest.json"):
+        values = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**values, "format": 99}))
+    return place
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder, which must stay so."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    trust.begin()
+
+
+def contents(place: Path) -> dict[str, tuple[int, int]]:
+    """What lies below a folder; locks may appear, they hold nothing."""
+    found = {str(p): p.lstat() for p in place.rglob("*") if not p.name.endswith("lock")}
+    return {name: (s.st_mtime_ns if name[-1:] != "/" else 0, s.st_size) for name, s in found.items()
+            if not Path(name).is_dir()}  # fmt: skip
+
+
+def filled(command: str, made: Path) -> list[str]:
+    names = {path.name: str(path) for path in made.iterdir()}
+    return [word.format(**names) for word in shlex.split(command)]
+
+
+def judge(error: str, words: list[str], made: Path) -> None:
+    names = {path.name: str(path) for path in made.iterdir()}
+    assert "Traceback" not in error
+    assert error.startswith("reprl: ")
+    assert error.count("\n") == 1, "one sentence"
+    assert any(c.isalpha() for c in error)
+    for word in words:
+        assert word.format(**names) in error
+
+
+@pytest.mark.parametrize(("command", "words"), CASES, ids=[c for c, _ in CASES])
+def test_wrong_input_is_one_sentence_and_nothing_is_left(
+    command: str, words: list[str], made: Path, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, began = contents(made), time.process_time()
+    code = main(filled(command, made))
+    spent = time.process_time() - began
+    said = capsys.readouterr()
+    judge(said.err, words, made)
+    assert code == 2
+    assert contents(made) == before
+    assert not list(work.iterdir())
+    assert spent < SECONDS
+
+
+@pytest.mark.parametrize(("command", "words"), FRESH, ids=[c for c, _ in FRESH])
+def test_a_shell_sees_the_same(command: str, words: list[str], made: Path, work: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "reprl", *filled(command, made)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2
+    judge(done.stderr, words, made)
+    assert not list(work.iterdir())
+
+
+def test_the_catalogue_covers_every_command() -> None:
+    from reprl.cli import commands
+
+    assert {case[0].split()[0] for case in CASES} >= set(commands())
+    assert len(CASES) >= 150
+    assert len({case[0] for case in CASES}) == len(CASES)
