@@ -1,4 +1,4 @@
-"""What methods are called: short, never two alike, as the user says; CSV keeps what was recorded."""
+"""What methods are called: short, never two alike, as the user says; CSV keeps the recorded one."""
 
 import json
 import shutil
