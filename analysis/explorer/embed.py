@@ -63,7 +63,8 @@ def _typical(method: str, runs: Sequence[Run], table: Played | None) -> list[Run
     variants = main_variants(table.scores) if table is not None else []
     if table is None or method not in table.methods() or not variants:
         return own
-    scores = table.scores.loc[method, variants].mean(axis=1)
+    own_scores = table.scores.loc[[method]].droplevel("method")
+    scores = own_scores[variants].mean(axis=1)
     middle = float(scores.median())
     return sorted(own, key=lambda r: abs(float(scores.get(r.seed, np.inf)) - middle))
 

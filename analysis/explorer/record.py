@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from reprl import guard
 from reprl.analysis.attention.heat import LEVELS, RATIO_STEPS
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.views import (
@@ -34,6 +35,7 @@ from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN
 from reprl.envs.variation import find
 from reprl.errors import UserError
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.episodes import FRAME_LIMIT
 from reprl.evaluation.players import ModelAgent, Task
 from reprl.evaluation.twin import jensen_shannon
@@ -108,7 +110,11 @@ def record_film(
                 draw = np.array([uniforms.random()])
                 greedy = agent.deterministic
                 action = clean.argmax(axis=1) if greedy else sample_actions(clean, draw)
-                row = {"frames": env.frames(), "probs": outputs.probs, "values": outputs.values}
+                row: dict[str, Any] = {
+                    "frames": env.frames(),
+                    "probs": outputs.probs,
+                    "values": outputs.values,
+                }
                 row |= {"chosen": int(action[0]), "scores": score, "games": episode}
                 row["maps"] = None if view is None else _ratios(view, observations, state)
                 state = following
@@ -153,7 +159,32 @@ def _middle(box: Any) -> list[float] | None:
     return None if box is None else [float(v) for v in box.center]
 
 
-def write_film(film: Film, folder: Path, *, step: int, train_seed: int, seed: int) -> Path:
+def film_of(target: Measured, variants: Sequence[Variant], *, steps: int, **protocol: Any) -> None:
+    """Record the film of a checkpoint, unless the run's folder has the very same."""
+    wanted = {"variants": [CLEAN, *map(label, variants)], "steps": steps, **protocol}
+    if _recorded(target.place / FOLDER / ABOUT) == {"step": target.step, **wanted}:
+        return
+    model = target.load()
+    step = int(model.num_timesteps)
+    labels = target.labels(step)
+    film = record_film(
+        model, variants, steps=steps, settings=target.settings, labels=labels, **protocol
+    )
+    write_film(film, target.place, step=step, protocol=wanted)
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """What a film is of; nothing where there is none, or a damaged one."""
+    try:
+        about = json.loads(guard.read_text(path))
+        return {"step": about["step"], **about["protocol"]}
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        return {}
+
+
+def write_film(
+    film: Film, folder: Path, *, step: int, protocol: Mapping[str, Any] | None = None
+) -> Path:
     """Sprites and film.json below the run's folder, in place of an earlier film."""
     place = folder / FOLDER
     draft = place.with_name(place.name + ".draft")
@@ -180,8 +211,7 @@ def write_film(film: Film, folder: Path, *, step: int, train_seed: int, seed: in
     about = {
         "version": 1,
         "step": step,
-        "train_seed": train_seed,
-        "seed": seed,
+        "protocol": dict(protocol or {}),
         "size": list(film.frames.shape[2:4]),
         "grid": list(film.maps.shape[2:]) if film.maps is not None else None,
         "columns": COLUMNS,

@@ -135,7 +135,7 @@ function dots(box, spec) {
 }
 
 // The left side of a plot: numbers, their lines, and the turned title beside the widest of them.
-const margin = (places) => 30 + 7 * Math.max(...places.map((t) => short(t).length));
+const margin = (places, form) => 30 + 7 * Math.max(...places.map((t) => (form || short)(t).length));
 function scoreAxis(g, y, places, left, right, label, form) {
   for (const t of places) {
     svg(g, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
@@ -180,7 +180,7 @@ function lines(box, spec) {
   const all = series.flatMap((s) => s.points.flatMap((p) => [p[2] ?? null, p[3] ?? null])).concat(means);
   const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
   const y0 = Math.max(full[0], core[0] - 0.25 * reach), y1 = Math.min(full[1], core[1] + 0.35 * reach);
-  const places = ticks(y0, y1, 5), left = margin(places);
+  const places = ticks(y0, y1, 5), left = margin(places, spec.yForm);
   const x = scale(Math.min(...xs), Math.max(...xs), left, right), y = scale(y0, y1, bottom, top);
   scoreAxis(g, y, places, left, right, spec.yLabel, spec.yForm);
   for (const t of ticks(Math.min(...xs), Math.max(...xs), view.narrow ? 3 : 6))

@@ -218,26 +218,11 @@ def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any
 
 def _film(target: Measured, variants: list[Variant], values: dict[str, Any]) -> None:
     """Record the first steps of the games just looked at, for the report's explorer."""
-    from reprl.analysis.explorer.record import record_film, write_film
+    from reprl.analysis.explorer.record import film_of
 
-    model = target.load()
-    step = int(model.num_timesteps)
     keys = ("seed", "games", "deterministic", "sticky")
-    film = record_film(
-        model,
-        variants,
-        steps=min(values["film"], values["steps"]),
-        settings=target.settings,
-        labels=target.labels(step),
-        **{key: values[key] for key in keys},
-    )
-    write_film(
-        film,
-        target.place,
-        step=step,
-        train_seed=target.seed,
-        seed=values["seed"],
-    )
+    protocol = {key: values[key] for key in keys}
+    film_of(target, variants, steps=min(values["film"], values["steps"]), **protocol)
 
 
 def _show(lines: list[list[str]]) -> None:

@@ -280,7 +280,7 @@ def film(belief: bool = False):
 def write_film_of(folder: Path) -> Path:
     from reprl.analysis.explorer.record import write_film
 
-    return write_film(film(), folder, step=500_000, train_seed=1, seed=0)
+    return write_film(film(), folder, step=500_000)
 
 
 def evil_names(runs: Path) -> None:

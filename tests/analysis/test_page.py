@@ -15,34 +15,43 @@ pytestmark = pytest.mark.slow
 COLUMN = "[...document.querySelectorAll('#table-scores tbody tr')].map(r => r.cells[{}].innerText)"
 
 
+def show_all(page: Any) -> None:
+    """Unfold every part and switch the untrained players on."""
+    page.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.run("document.querySelectorAll('button.chip[aria-pressed=false]').forEach(c => c.click())")
+
+
 def click_heading(page: Any, table: str, index: int) -> None:
     page.run(f"document.querySelectorAll('#table-{table} th button')[{index}].click()")
 
 
 def test_every_plot_is_drawn(page: Any) -> None:
     boxes = page.run("document.querySelectorAll('[data-plot]').length")
-    assert boxes == 6
-    assert page.run("document.querySelectorAll('[data-plot] > svg').length") == boxes
+    assert boxes == 8
+    drawn = "document.querySelectorAll('[data-plot] > svg, .overview > .board').length"
+    assert page.run(drawn) == boxes
     assert page.run("document.querySelectorAll('[data-plot=points] path.mark').length") == 8
     assert "NaN" not in page.run("document.querySelector('main').innerHTML")
 
 
 def test_tables_sort_by_number_and_by_name(page: Any) -> None:
+    show_all(page)
     methods = COLUMN.format(0)
     click_heading(page, "scores", 2)
     by_score = page.run(methods)
-    assert by_score[-2:] == ["ppo nature", "random"]
+    assert by_score[-2:] == ["nature", "random"]
     assert by_score[0].startswith("scripted")
     heading = "document.querySelectorAll('#table-scores th')[2].getAttribute('aria-sort')"
     assert page.run(heading) == "descending"
     click_heading(page, "scores", 2)
-    assert page.run(methods)[:2] == ["random", "ppo nature"]
+    assert page.run(methods)[:2] == ["random", "nature"]
     assert page.run(heading) == "ascending"
     click_heading(page, "scores", 0)
     assert page.run(methods) == sorted(by_score)
 
 
 def test_missing_numbers_sort_last_either_way(page: Any) -> None:
+    show_all(page)
     page.run("chooseVariant('*')")
     column = "[...document.querySelectorAll('#table-gap tbody tr')].map(r => r.cells[7].innerText)"
     for _ in range(2):
@@ -74,6 +83,8 @@ def test_choosing_a_variant_changes_tables_plots_and_pictures(page: Any) -> None
     assert page.run("document.getElementById('variant-one').value") == "diagonals"
     assert "diagonals" in page.run("document.querySelector('[data-plot=slopes]').textContent")
     choose(page, "*")
+    assert len(page.run(rows)) == 2 * 8
+    show_all(page)
     assert len(page.run(rows)) == 5 * 8
 
 
@@ -144,6 +155,9 @@ def test_choosing_what_a_plot_shows(page: Any) -> None:
 
 
 def test_methods_switch_on_and_off(page: Any) -> None:
+    show_all(page)
+    chips = "[...document.querySelectorAll('button.chip')]"
+    page.run(f"{chips}.slice(2).forEach(c => c.click())")
     marks = "document.querySelectorAll('[data-plot=points] path.mark').length"
     page.run("document.querySelector('button.chip').click()")
     assert page.run(marks) == 4
@@ -158,7 +172,7 @@ def test_hovering_shows_the_numbers(page: Any) -> None:
         "new PointerEvent('pointerover', {bubbles: true, clientX: 300, clientY: 300}))"
     )
     tip = page.run("document.getElementById('tip').innerText")
-    assert tip.startswith("ppo nature on constant_rectangle")
+    assert tip.startswith("nature on constant_rectangle")
     assert "3 seeds" in tip
     page.run(
         "document.querySelector('[data-plot=learning] .hit').dispatchEvent("
