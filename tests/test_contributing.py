@@ -49,5 +49,5 @@ def test_a_named_file_is_there(file: str) -> None:
 def test_a_sample_is_followed_in_few_steps() -> None:
     steps = [int(n) for n in re.findall(r"^(\d+)\. ", TEXT, flags=re.MULTILINE)]
     assert steps == list(range(1, len(steps) + 1))
-    assert len(steps) <= 32
+    assert len(steps) <= 20 + 12
     assert len(PLACES) > 25
