@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Background:
+class PictureMemory:
     """One picture that follows the game's by at most `rate` gray levels a step (sigma-delta)."""
 
     def __init__(self, size: int, rate: float) -> None:

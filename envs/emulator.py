@@ -17,7 +17,7 @@ import ale_py
 import numpy as np
 
 from reprl import guard
-from reprl.envs.background import Background
+from reprl.envs.background import PictureMemory
 from reprl.envs.games import game, no_truth
 from reprl.envs.machine import SKIP, AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
@@ -57,7 +57,7 @@ class Emulator:
         self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
         self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
         rate = settings.background
-        self.background = None if rate is None else Background(settings.size, rate)
+        self.background = None if rate is None else PictureMemory(settings.size, rate)
 
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)

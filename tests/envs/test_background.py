@@ -5,14 +5,14 @@ import pytest
 
 from reprl.config import schema
 from reprl.envs import make_vec_env
-from reprl.envs.background import Background
+from reprl.envs.background import PictureMemory
 from reprl.errors import UserError
 from reprl.evaluation.evaluate import env_settings
 from reprl.naming import is_plain, method_of, parts_of
 
 
 def test_by_hand() -> None:
-    background = Background(1, 2.0)
+    background = PictureMemory(1, 2.0)
     shown = []
     for gray in (10, 10, 21, 21, 0):
         out = np.zeros((1, 1), np.uint8)
@@ -26,7 +26,7 @@ def test_by_hand() -> None:
 
 def test_the_whole_range_fits() -> None:
     for first, then in ((0, 255), (255, 0)):
-        background, out = Background(1, 1.0), np.zeros((1, 1), np.uint8)
+        background, out = PictureMemory(1, 1.0), np.zeros((1, 1), np.uint8)
         background.difference(np.full((1, 1), first, np.uint8), out)
         background.difference(np.full((1, 1), then, np.uint8), out)
         assert int(out[0, 0]) == 255
