@@ -261,11 +261,12 @@ def _read(path: Path) -> StoredCheckpoint:
             for part in SECTIONS
         }
         loop = _mapping(record["loop"])
-        for value in _mapping(meta["counters"]).values():
+        counters = _mapping(meta.get("counters", {}))
+        for value in counters.values():
             if not isinstance(value, int | float | None):
                 raise TypeError(f"{value!r:.40} is no counter")
-        _mapping(meta["log"])
-        _require_step(path, manifest["step"], meta["counters"]["num_timesteps"])
+        _mapping(meta.get("log", {}))
+        _require_step(path, manifest["step"], counters.get("num_timesteps", manifest["step"]))
     except (UserError, Damaged):
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:

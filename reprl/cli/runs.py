@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
         asked = [f"{k}={values[k]}" for k in ("status", "match") if values[k]]
         print(
             shown(
-                f"no {'other ' * bool(damage)}runs in {place}"
+                f"no {'other ' * (bool(damage) and not asked)}runs in {place}"
                 + (f" with {' and '.join(asked)}" if asked else "")
             )
         )
