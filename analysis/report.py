@@ -167,7 +167,7 @@ def compose(
         "numbered": any(len(m) > LONGEST for m in grid["methods"]),
         "kinds": attended,
         "explorer": films,
-        "explorer_html": Markup(_template("explorer.html")),  # noqa: S704 - our own file
+        "explorer_html": Markup(_template("explorer.html")),  # noqa: S704  # our own file
         "plots": [(k, PLOTS[k]["title"]) for k in POINTS if data["points"][k]],
         "opens": _first_plot(data["points"]),
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),

@@ -13,6 +13,8 @@ import pytest
 from reprl.analysis.load import collect
 from reprl.analysis.report import compose, write_report
 
+pytestmark = pytest.mark.slow  # writes reports
+
 
 def shorten(run: Path, step: int) -> None:
     path = run / "evaluation" / "episodes.csv"

@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from reprl.analysis.ablation import ablation_table
 from reprl.analysis.gap import generalization_gap
 from reprl.analysis.load import collect
 from reprl.analysis.report import compose, write_report
 from reprl.analysis.summary import headline, overall, verdict
+
+pytestmark = pytest.mark.slow  # writes reports
 
 FIRST = "ppo-nature-1"
 

@@ -19,6 +19,8 @@ from reprl.analysis.definitions import PLOTS
 from reprl.analysis.report import write_report
 from reprl.cli import main
 
+pytestmark = pytest.mark.slow  # writes reports
+
 
 class Tables(HTMLParser):
     """Every table of a page as rows of (text, sort value)."""
@@ -98,7 +100,6 @@ def test_the_report_says_what_matters(written: Path) -> None:
     assert "reprl train algo=ppo augmentation=none seed=1" in text
 
 
-@pytest.mark.slow
 def test_figures_are_written(sweep: Path, tmp_path: Path) -> None:
     write_report([sweep], tmp_path)
     names = {p.name for p in (tmp_path / "figures").iterdir()}
@@ -205,7 +206,6 @@ def test_names_with_html_are_only_text(runs: Path, tmp_path: Path, synthetic: Mo
     assert f"m{synthetic.EVIL}" in [m["name"] for m in json.loads(data[1])["methods"]]
 
 
-@pytest.mark.slow
 def test_the_page_stays_small(runs: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for folder in runs.glob("*/attention"):

@@ -10,6 +10,8 @@ from stable_baselines3.common.vec_env import VecFrameStack
 
 from reprl.envs import make_vec_env
 
+pytestmark = pytest.mark.slow  # plays games
+
 gymnasium.register_envs(ale_py)
 
 
@@ -64,7 +66,6 @@ def compare(game: str, n: int, steps: int, seed: int, skill=None):
     return lost, over
 
 
-@pytest.mark.slow
 def test_breakout_is_bit_equal_over_ten_thousand_steps():
     lost, over = compare("Breakout", n=2, steps=5200, seed=3, skill=(0.75, 0.3))
     assert lost >= 50

@@ -10,6 +10,8 @@ from reprl.envs import AtariVecEnv, make_vec_env
 from reprl.runs.train import make_model
 from reprl.schema import PARTS
 
+pytestmark = pytest.mark.slow  # builds every part there is
+
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
 CASES = [(group, name) for group in (*PARTS, "experiment") for name in options(group)]
 

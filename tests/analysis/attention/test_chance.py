@@ -17,6 +17,8 @@ from reprl.analysis.attention.study import _scores
 from reprl.analysis.attention.views import Attribution, look, make_view
 from reprl.envs.vector import make_vec_env
 
+pytestmark = pytest.mark.slow  # plays games
+
 GRIDS = {"conv": (7, 7), "conv_21": (21, 21)}  # masks on cells of NatureCNN, or finer ones
 
 

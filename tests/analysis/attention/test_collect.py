@@ -16,6 +16,8 @@ from reprl.encoders.masks import SoftplusMask
 from reprl.envs.vector import make_vec_env
 from tests.helpers import refuses
 
+pytestmark = pytest.mark.slow  # plays games
+
 
 @pytest.fixture(scope="module")
 def view():

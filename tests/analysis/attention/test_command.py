@@ -11,6 +11,8 @@ from reprl.analysis.load import collect as read_results
 from reprl.cli import main
 from tests.runs import make_run
 
+pytestmark = pytest.mark.slow  # plays games
+
 CHEAP = ["steps=24"]
 
 
@@ -48,7 +50,6 @@ def test_a_run_gets_pictures_scores_and_labels_that_the_report_reads(folder, cap
     assert not [w for w in results.warnings if "scores.csv" in w]
 
 
-@pytest.mark.slow
 def test_every_checkpoint_and_then_another_player_and_view(folder, capsys):
     code, _ = run(capsys, folder, "over_training=true")
     assert code == 0
@@ -86,7 +87,6 @@ def test_maps_of_an_older_checkpoint_are_not_called_the_newest(folder, capsys):
     assert (about["original"]["step"], about["original"]["variant"]) == (0, "original")
 
 
-@pytest.mark.slow
 def test_faithfulness_is_written_and_summed_up(folder, capsys):
     code, out = run(capsys, folder, "faithfulness=true", "games=2")
     assert code == 0
@@ -96,7 +96,6 @@ def test_faithfulness_is_written_and_summed_up(folder, capsys):
     assert table["value"].notna().all()
 
 
-@pytest.mark.slow
 def test_a_damaged_table_of_before_is_no_obstacle(folder, capsys):
     (folder / "attention").mkdir()
     path = folder / "attention" / "scores.csv"
@@ -114,7 +113,6 @@ def test_a_damaged_table_of_before_is_no_obstacle(folder, capsys):
     pd.testing.assert_frame_equal(kept, first.iloc[1:].reset_index(drop=True))
 
 
-@pytest.mark.slow
 def test_a_game_without_ground_truth_is_drawn_and_not_scored(tmp_path, capsys):
     path = make_run(tmp_path / "pong", **{"env.game": "pong"})
     code, out = run(capsys, path)

@@ -24,6 +24,8 @@ from reprl.analysis.attention.pictures import (
 from reprl.analysis.attention.record import collect, scripted
 from reprl.analysis.attention.views import make_view
 
+pytestmark = pytest.mark.slow  # plays games
+
 
 @pytest.fixture(scope="module")
 def recording():

@@ -67,8 +67,8 @@ def test_an_agent_or_a_game_of_another_kind_lives_like_ours(kind: str, tmp_path:
     twins = pd.read_csv(whole / "evaluation" / "twin.csv")
     assert (twins["js"] >= 0).all()
     looks = ["variant=green_lines", "steps=32"]
-    if kind != "freeway":  # whose games are ten times as long
-        looks += ["faithfulness=true", "games=2"]
+    faithfulness = kind == "q_learning"  # of a memory: tests/analysis/attention/test_memory.py
+    looks += ["faithfulness=true", "games=2"] if faithfulness else []
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     looking = reprl("attention", str(whole), *looks, **streams)
     out = looking.communicate()[0].decode()
@@ -76,7 +76,7 @@ def test_an_agent_or_a_game_of_another_kind_lives_like_ours(kind: str, tmp_path:
     assert all(words in out for words in said), out
     scores = pd.read_csv(whole / "attention" / "scores.csv")
     assert set(scores["view"]) == {"mask" if kind == "freeway" else "gradient"}
-    if kind != "freeway":
+    if faithfulness:
         faithful = pd.read_csv(whole / "attention" / "faithfulness.csv")
         assert faithful["value"].notna().all()
         assert set(faithful["test"]) == {"deletion", "insertion", "return", "weights randomised"}

@@ -10,6 +10,8 @@ from reprl.evaluation.episodes import Arena
 from reprl.evaluation.players import Task
 from reprl.rng import numpy_stream, stream_seed
 
+pytestmark = pytest.mark.slow  # plays games
+
 SMALL = {"size": 36, "stack": 2}
 
 
@@ -39,7 +41,6 @@ def test_a_game_is_the_emulators_own_game():
     assert game.end == "game_over"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("n_envs", "workers"), [(2, 0), (3, 2)])
 def test_slots_and_workers_change_nothing(n_envs, workers):
     tasks = tasks_on(["original", "green_lines"], 3)

@@ -11,6 +11,8 @@ from reprl.cli import main
 from reprl.evaluation import COLUMNS, RandomAgent, evaluate
 from reprl.evaluation.episodes import Arena
 
+pytestmark = pytest.mark.slow  # plays games
+
 CHEAP = ["workers=0", "n_envs=8", "progress=off"]
 
 

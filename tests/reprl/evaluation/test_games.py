@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pytest
 from players import PixelAgent
 
 from reprl import tables
@@ -15,6 +16,8 @@ from reprl.evaluation.campaign import missing
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schema import EPISODES
 from tests.helpers import refuses
+
+pytestmark = pytest.mark.slow  # plays games
 
 SMALL = {"size": 36, "stack": 2, "n_envs": 4}
 
