@@ -19,6 +19,7 @@ PLOTS: dict[str, dict[str, Any]] = {
         "difference": "difference (points)",
         "against": "minus {baseline}",
         "mean": "mean of the {count} variants",
+        "one": "on {variant}",
     },
     "score": {"title": "Score", "x": f"score: {POINTS}", "kind": "score", "lines": LINES["score"]},
     "gap": {

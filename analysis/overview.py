@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.coverage import main_variants
+from reprl.analysis.definitions import PLOTS
 from reprl.analysis.finding import Finding, signed
 from reprl.analysis.gap import Played
 from reprl.analysis.pairwise import Difference, difference, probability_of_improvement
@@ -49,7 +50,7 @@ def overview(table: Played, found: Finding, order: Sequence[str]) -> dict[str, A
     return {
         "order": [m for m in order if m in table.methods()],
         "baseline": found.baseline if found.differences else None,
-        "shared": shared,
+        "mean": _mean_of(shared),
         "lowest": table.lowest if np.isfinite(table.lowest) else None,
         "difference": {
             method: {"value": d.value, "low": d.low, "high": d.high, "text": signed(d)}
@@ -57,6 +58,14 @@ def overview(table: Played, found: Finding, order: Sequence[str]) -> dict[str, A
         },
         "band": BANDS[_few(table)],
     }
+
+
+def _mean_of(variants: Sequence[str]) -> str:
+    """What differences are of, in words."""
+    words = PLOTS["overview"]
+    if len(variants) == 1:
+        return str(words["one"]).format(variant=variants[0])
+    return str(words["mean"]).format(count=len(variants))
 
 
 def _few(table: Played) -> bool:

@@ -117,7 +117,8 @@ def satterthwaite(parts: Sequence[Component]) -> tuple[float, float]:
     """The sum of the components and its approximate degrees of freedom."""
     total = sum(part.value for part in parts)
     spread = sum(part.value**2 / part.freedom for part in parts)
-    return total, (total**2 / spread if spread > 0 else np.inf)
+    # A subtracted component can leave a fraction of one degree, and an interval of any length.
+    return total, (max(1.0, total**2 / spread) if spread > 0 else np.inf)
 
 
 def interval(

@@ -190,7 +190,7 @@ function lines(box, spec) {
   for (const s of series) {
     const banded = s.points.filter((p) => p[2] != null && p[3] != null);
     if (banded.length > 1)
-      svg(g, "path", { d: "M" + banded.map((p) => `${x(p[0])},${y(clip(p[3]))}`).join("L") + "L" + banded.slice().reverse().map((p) => `${x(p[0])},${y(clip(p[2]))}`).join("L") + "Z", fill: colour(s.method), class: "band" });
+      svg(g, "path", { d: "M" + banded.map((p) => `${x(p[0])},${y(clip(p[3]))}`).join("L") + "L" + banded.slice().reverse().map((p) => `${x(p[0])},${y(clip(p[2]))}`).join("L") + "Z", fill: colour(s.method), class: series.length > 3 ? "band many" : "band" });
     for (const one of s.seeds || []) svg(g, "path", { d: "M" + one.points.map((p) => `${x(p[0])},${y(clip(p[1]))}`).join("L"), stroke: colour(s.method), class: "thin" });
     const path = spec.stepped ? s.points.map((p, i) => i ? `H${x(p[0])}V${y(p[1])}` : `${x(p[0])},${y(p[1])}`).join("") : s.points.map((p) => `${x(p[0])},${y(p[1])}`).join("L");
     svg(g, "path", { d: "M" + path, stroke: colour(s.method), class: "line" });

@@ -130,7 +130,7 @@ function makeExplorer(all) {
     picture = index;
     byId("film-variant").value = String(index);
     byId("film-varied-name").textContent = film.pictures[index].variant;
-    byId("film-clean-name").textContent = `${film.pictures[0].variant} (what it plays on)`;
+    byId("film-clean-name").textContent = `${film.pictures[0].variant} (played)`;
     drawLine();
     if (keep) show(); else most();
   }

@@ -76,7 +76,7 @@ function overview(box, spec) {
   const ends = shown.flatMap((m) => [gaps[m].low, gaps[m].high]).filter((v) => v !== null).map((v) => Math.max(-1.6 * reach, Math.min(1.6 * reach, v)));
   const forest = axisOf(values.concat(ends), [0], 3);
   const words = data.words.overview, against = words.against.replace("{baseline}", spec.baseline);
-  const mean = words.mean.replace("{count}", spec.shared.length);
+  const mean = spec.mean;
   const seedWords = (m, v) => { const all = runs(m, v); return all.length ? "\nruns: " + all.map((r) => number(r.score, 1)).join(" · ") : ""; };
 
   const named = (parent, m) => {

@@ -13,7 +13,7 @@ from reprl.cli import main
 from reprl.config.schema import load
 from reprl.runs import publish
 from reprl.runs.folder import create, where
-from tests.analysis.fixture import write_sweep
+from tests.analysis.fixture import write_film_of, write_sweep
 
 
 def a_run(place: Path, **extra: Any) -> Any:
@@ -27,6 +27,7 @@ def a_run(place: Path, **extra: Any) -> Any:
 def test_the_report_finds_the_same_in_the_copy(tmp_path: Path, capsys: Any) -> None:
     source, target = tmp_path / "runs" / "sweep", tmp_path / "results" / "first"
     write_sweep(source, seeds=2, episodes=3)
+    write_film_of(sorted(source.glob("ppo-*"))[0])
     assert main(["runs", str(source)]) == 0
     before = capsys.readouterr().out
     assert main(["runs", str(source), f"export={target}"]) == 0
@@ -39,7 +40,11 @@ def test_the_report_finds_the_same_in_the_copy(tmp_path: Path, capsys: Any) -> N
     assert all(r.metrics is not None for r in theirs.runs)
     assert main(["runs", str(target)]) == 0
     assert capsys.readouterr().out == before
-    assert {p.suffix for p in target.rglob("*") if p.is_file()} <= {".csv", ".json", ".yaml"}
+    assert [r.images.keys() for r in ours.runs] == [r.images.keys() for r in theirs.runs]
+    film = theirs.runs[0].path / "evaluation" / "film"
+    assert {p.name for p in film.iterdir()} >= {"film.json", "0_frames.webp", "1_masks.webp"}
+    kept = {p.suffix for p in target.rglob("*") if p.is_file()}
+    assert kept == {".csv", ".json", ".yaml", ".png", ".svg", ".webp"}  # no video
 
 
 def test_nothing_names_the_machine(tmp_path: Path) -> None:
