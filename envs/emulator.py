@@ -258,7 +258,7 @@ class Emulator:
         if self.background is not None:
             arrays += [self.picture.small, self.background.memory]
         meta = {
-            "settings": asdict(self.settings),
+            "settings": _saved(self.settings),
             "own": asdict(self.own),
             "variant": asdict(self.variant),
             "effects": [e.state() for e in self.effects],
@@ -273,16 +273,18 @@ class Emulator:
             "frame": self.machine.frame,
             "ends": list(self._ends),
             "ale_bytes": len(ale),
-            "fresh": self.background is not None and self.background.fresh,
         }
+        if self.background is not None:
+            meta["fresh"] = self.background.fresh
         return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
 
     def restore(self, meta: dict[str, Any], blob: bytes) -> None:
         """Continue from a snapshot taken with the same settings."""
-        here = json.loads(json.dumps(asdict(self.settings)))
-        for key, value in meta["settings"].items():
-            if here[key] != value:
-                raise UserError(f"snapshot: {key} was {value!r}, here it is {here[key]!r}.")
+        here = json.loads(json.dumps(_saved(self.settings)))
+        for key in {**here, **meta["settings"]}:
+            there, value = meta["settings"].get(key), here.get(key)
+            if there != value:
+                raise UserError(f"snapshot: {key} was {there!r}, here it is {value!r}.")
         self.own = Variant.of(meta.get("own", meta["variant"]))  # older snapshots have one only
         self._take(Variant.of(meta["variant"]))
         for effect, state in zip(self.effects, meta["effects"], strict=True):
@@ -314,3 +316,11 @@ class Emulator:
             array[:] = np.frombuffer(data, array.dtype, array.size, size).reshape(array.shape)
             size += array.nbytes
         self.picture.load(frames, drawn, small)
+
+
+def _saved(settings: EnvSettings) -> dict[str, Any]:
+    """Settings as a snapshot holds them: as before there was a background, where there is none."""
+    found = asdict(settings)
+    if settings.background is None:
+        found.pop("background")
+    return found
