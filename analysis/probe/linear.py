@@ -56,7 +56,9 @@ def ridge(axes: Axes, labels: np.ndarray, penalties: np.ndarray) -> tuple[np.nda
     return size * along / (axes.values[:, None] + penalties * axes.variance), offsets
 
 
-def logistic(axes: Axes, labels: np.ndarray, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def logistic(
+    axes: Axes, labels: np.ndarray, penalties: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Weights (r, L) and offsets (L,) for yes/no labels (n, L), both answers of equal weight.
 
     The curvature of the loss is nowhere above a quarter of the squared coordinates, which in these

@@ -149,7 +149,9 @@ def _play(
     names = [label(variant) for variant in views]
     return Moments(
         observations={name: _flat(pictures[:, i::n]) for i, name in enumerate(names)},
-        states={name: tuple(p[:, i::n].flatten(0, 1) for p in past) for i, name in enumerate(names)},
+        states={
+            name: tuple(p[:, i::n].flatten(0, 1) for p in past) for i, name in enumerate(names)
+        },
         objects=objects,
         before=before,
         games=np.array(numbers),

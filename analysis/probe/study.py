@@ -191,7 +191,7 @@ def _standardised(labels: Labels, fit: Labels) -> np.ndarray:
 
 
 def scores(read: np.ndarray, labels: Labels) -> Iterator[dict[str, Any]]:
-    """What was read (n, L) against the labels: one dict a name, the mean over the cells of a grid."""
+    """What was read (n, L) against the labels: a dict for each name, of a grid its cells' mean."""
     for name in dict.fromkeys(labels.names):
         places = [i for i, other in enumerate(labels.names) if other == name]
         row: dict[str, Any] = {"label": name, "unit": labels.units[places[0]]}

@@ -21,9 +21,7 @@ PLAYERS = ("agent", "scripted", "random")
 
 KEYS = {
     "variants": Key([CLEAN], "names, name@severity, compositions a+b or suite:NAME", "list"),
-    "frames": Key(
-        1800, "moments in all, a third of them held out", "int", allowed=PROBE["frames"]
-    ),
+    "frames": Key(1800, "moments in all, a third of them held out", "int", allowed=PROBE["frames"]),
     "games": Key(12, "games side by side, a third of them held out", "int", allowed=PROBE["games"]),
     "every": Key(4, "agent steps from one moment to the next", "int", allowed=PROBE["every"]),
     "seed": Key(0, "games and actions are drawn from it", "int", allowed=PROBE["seed"]),
