@@ -70,7 +70,9 @@ def labels_of(
             continue
         columns += [(f"{name}_{axis}", "px", False, now[:, i]) for i, axis in enumerate("xy")]
         if game.tracked in (None, name):
-            then = _centres([o and o.boxes[name] for o in before], objects, size)
+            then = _centres(
+                [o.boxes[name] if o is not None else None for o in before], objects, size
+            )
             moved = now - then  # (N, 2) pixels a step
             for i, axis in enumerate("xy"):
                 sign = np.where(np.isnan(moved[:, i]), np.nan, moved[:, i] > 0)

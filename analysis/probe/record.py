@@ -139,7 +139,7 @@ def _play(
         observations = env.observations()
         state = restarted(watcher, state, np.asarray(dones))
         _require_same_outcome(rewards, dones, views)
-        for slot in np.flatnonzero(dones[::n]):
+        for slot in np.flatnonzero(dones[::n]).tolist():
             tasks[slot] = Task(views[0], after[slot], seed, whose)
             uniforms[slot], earlier[slot] = tasks[slot].uniforms(), None
             after[slot] += MANY

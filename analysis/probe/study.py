@@ -158,23 +158,20 @@ def _rows(
         readouts = {}
         for key, values in inputs.items():
             values -= centres[key]
-            products = _products(values, values)
-            settings = fit_labels.yes_no, games
-            readouts[key] = Readout.fit(products, fit_labels.values, *settings)
-            if source == "agent":
-                shuffled = ("shuffled", key[1])
-                readouts[shuffled] = Readout.fit(products, fit_labels.values[mixed], *settings)
+            wanted, yes_no = fit_labels.values, fit_labels.yes_no
+            if source == "agent":  # in the same axes, so that they are found once
+                wanted, yes_no = np.hstack([wanted, wanted[mixed]]), np.tile(yes_no, 2)
+            readouts[key] = Readout.fit(_products(values, values), wanted, yes_no, games)
         for view, severity in views:
             seen = rows_of(read, view, read_labels, source, network)
             for key, values in seen.items():
-                products = _products(values - centres[key], inputs[key])
+                said = readouts[key].read(_products(values - centres[key], inputs[key]))
                 about = {"variant": view, "severity": severity, "layer": key[1]}
                 about["inputs"] = values.shape[1]
-                for name in (source, "shuffled"):
-                    if (name, key[1]) in readouts:
-                        said = readouts[name, key[1]].read(products)
-                        for scored in scores(said, read_labels):
-                            yield about | {"source": name} | scored
+                count = len(read_labels.names)
+                for name, part in ((source, said[:, :count]), ("shuffled", said[:, count:])):
+                    if part.size:
+                        yield from (about | {"source": name} | s for s in scores(part, read_labels))
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:

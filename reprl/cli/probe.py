@@ -100,8 +100,8 @@ def _show(table: pd.DataFrame, name: str, step: int) -> None:
             print("  " + "  ".join(words).rstrip())
     left_out = table.attrs["left_out"]
     if left_out:
-        words = ", ".join(f"{label} ({why})" for label, why in left_out.items())
-        print(f"\n  left out: {shown(words)}")
+        named = ", ".join(f"{label} ({why})" for label, why in left_out.items())
+        print(f"\n  left out: {shown(named)}")
 
 
 def _columns(line: list[str], widths: list[int]) -> list[tuple[int, tuple[str, int]]]:

@@ -76,8 +76,7 @@ def test_what_is_there_is_read_and_what_is_shuffled_is_not():
     x = draw.normal(size=(320, 500))
     labels = np.stack([3 * x[:, 0] + 40, x[:, 1] > 0.5], axis=1)
     yes_no = np.array([False, True])
-    new = draw.normal(size=(200, 500)) * 0.5
-    new[:, :2] = draw.normal(size=(200, 2))
+    new = draw.normal(size=(200, 500))
     x[:, 2:] *= 0.05
     new[:, 2:] *= 0.05
     read = Readout.fit(x @ x.T, labels, yes_no, games).read(new @ x.T)

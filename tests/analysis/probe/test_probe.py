@@ -109,7 +109,7 @@ def test_a_network_that_carries_the_ball_is_read(model, monkeypatch):
     monkeypatch.setattr(study, "matched", remembered)
     table = reprl.probe(model, size=36, stack=2, **QUICK)
     assert value(table, "agent", "ball_x", layer="planted")[0] > 0.9
-    assert value(table, "agent", "paddle_x", layer="planted")[0] < 0.9
+    assert value(table, "agent", "ball_y", layer="planted")[0] < 0.5
     assert value(table, "shuffled", "ball_x", layer="planted")[0] < 0.3
 
 
