@@ -40,12 +40,14 @@ OPEN_ENTROPY = 0.998
 INTEGERS = (
     *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
     *("step_in_game", "flip"),
+    *("inputs", "columns", "n_fit", "n_read"),
 )
 NUMBERS = ("sticky", "episode_return", "value")
 MAYBE = (  # numbers that may be absent
     *("severity", "js", "value_error", "feature_distance", "attention_shift"),
     *("low", "high", "chance", "static", "ceiling", "n_frames", "n_games"),
     *("advantage", "advantage_low", "advantage_high"),
+    *("r2", "error", "correlation", "balanced_accuracy"),
 )
 NUMERIC = (*INTEGERS, *NUMBERS, *MAYBE)
 FLAGS = ("deterministic",)
@@ -116,7 +118,18 @@ FAITHFULNESS = TableSchema(
     single=False,
     absent=SCORES.absent,
 )
-MEASURED = {
+PROBES = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "variant", "severity", "player", "eval_seed"),
+        *("source", "layer", "inputs", "label", "unit", "columns"),
+        *("r2", "error", "correlation", "balanced_accuracy", "n_fit", "n_read", "n_games"),
+    ),
+    key=("method", "step", "variant", "player", "eval_seed"),
+    needed=("run", "method", "train_seed", "variant", "source", "layer", "label"),
+    measures=("r2", "error", "correlation", "balanced_accuracy"),
+    single=False,
+)
+MEASURED = {  # what the report reads
     "episodes": EPISODES,
     "twin": TWIN,
     "attention": SCORES,
@@ -125,6 +138,7 @@ MEASURED = {
 FILES = {  # where a run folder has them
     "episodes": "evaluation/episodes.csv",
     "twin": "evaluation/twin.csv",
+    "probes": "evaluation/probes.csv",
     "attention": "attention/scores.csv",
     "faithfulness": "attention/faithfulness.csv",
 }

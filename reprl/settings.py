@@ -42,6 +42,13 @@ ENV: dict[str, Number] = {
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
     "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4)),
 }
+# of `reprl probe` and reprl.probe
+PROBE: dict[str, Number] = {
+    "frames": Number(100, 20_000, whole=True, usual=(600, 6000)),
+    "games": Number(3, 256, whole=True),
+    "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+}
 SEVERITY = FRACTION
 SKILL = FRACTION
 SCORE_SCALE = Number(0, open_low=True)  # of a game, in points

@@ -23,7 +23,7 @@ def serve() -> int:
     import reprl.analysis.attention.study
     import reprl.analysis.report
     import reprl.evaluation.campaign
-    import reprl.evaluation.twin_folder
+    import reprl.evaluation.twin
     import reprl.runs.train
     import reprl.sweeps.local
 

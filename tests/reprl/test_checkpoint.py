@@ -39,7 +39,12 @@ class FakeModel:
             parameters={"weight": weight.to(memory_format=torch.channels_last)},
             optimizer={"m": torch.tensor([float("nan"), float("inf"), -0.0])},
             state={"obs": torch.arange(24, dtype=torch.uint8).view(2, 3, 4).transpose(1, 2)},
-            meta={"algorithm": "fake", "rate": 0.1 + 0.2},
+            meta={
+                "algorithm": "fake",
+                "rate": 0.1 + 0.2,
+                "counters": {"num_timesteps": self.num_timesteps},
+                "log": {},
+            },
         )
 
 

@@ -346,5 +346,5 @@ def test_suites_are_splits_of_known_variants() -> None:
 def test_other_games_get_the_pictures_but_not_breakouts_ram() -> None:
     assert set(DRAWN) <= set(variants("pong"))
     assert not {*DYNAMIC, "player_red", "strobing_bricks"} & set(variants("pong"))
-    with refuses("'drift_left'", "'pong'"):
+    with refuses("drift_left'", "'pong'"):
         find("green_lines+drift_left", game="pong").build()

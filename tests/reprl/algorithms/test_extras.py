@@ -25,7 +25,7 @@ MASKED = ("attention_contrastive", "decoder", "mask_entropy", "motion_target", "
 UNMASKED = [
     name
     for name in components.names("auxiliary")
-    if name not in ("none", "total_variation", *MASKED)
+    if name not in ("none", "total_variation", "object_target", *MASKED)  # it needs the truth
 ]
 VIEWS = {"_target_": "reprl.augmentation.Shift", "use": "views"}
 STOCK = {PPO: stable_baselines3.PPO, A2C: stable_baselines3.A2C}

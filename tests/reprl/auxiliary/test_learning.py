@@ -35,7 +35,10 @@ def test_the_game_pays_one_point_for_a_catch_and_takes_one_for_a_miss():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("auxiliary", components.names("auxiliary"))
+@pytest.mark.parametrize(
+    "auxiliary",
+    [name for name in components.names("auxiliary") if name != "object_target"],  # truth: not here
+)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_learns(algorithm, auxiliary, random_score):
     agent, steps, settings = ALGORITHMS[algorithm]

@@ -77,6 +77,7 @@ def test_every_configuration_trains_the_wide_encoder_one_step(make):
         images = world.images(4)
         valid = torch.ones(4, dtype=torch.bool)
         batch = world.batch(images, at=lambda k, images=images, valid=valid: (images, valid))
+        batch.boxes = torch.ones(4, 1, 4)
         total = sum(loss.weights[k] * term for k, term in loss(batch, world.encoder).items())
         total.backward()
         assert torch.isfinite(total), name

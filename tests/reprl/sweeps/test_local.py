@@ -80,7 +80,8 @@ def sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "command", command)
 
     def run(*extra):
-        made = plan.make(["seed=0,1,2,3", f"run_dir={tmp_path / 'sweep'}", *extra], [])
+        seeds = [] if any(e.startswith("seed=") for e in extra) else ["seed=0,1,2,3"]
+        made = plan.make([*seeds, f"run_dir={tmp_path / 'sweep'}", *extra], [])
         ledger = Ledger(made.folder)
         ledger.open(made.jobs)
         code = local.Local(made, ledger).run()
