@@ -1,7 +1,7 @@
-"""The numbers of docs/results.md and README.md, recomputed from results/.
+"""The numbers of docs/results.md, recomputed from results/.
 
 `python -m benchmarks.results_page` writes the tables of the page between their marks; a test holds
-the page to them, and both pages to `sentences`.
+the page to them and to `sentences`.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ TABLES = {
 
 
 def sentences() -> dict[str, list[str]]:
-    """Every sentence with a number that README.md and the page must have, from the results."""
+    """Every sentence with a number that the page must have, from the results."""
     summary = overall(results().episodes).set_index("method")
     gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
     lost = 1 - gaps["retention"]  # of what was learned
@@ -224,14 +224,7 @@ def sentences() -> dict[str, list[str]]:
     varied = [_times(m, "green_lines") for m in METHODS if METHODS[m] not in MASKED]
     clean_ball = [x for row in on_ball for x in row]
     lined_ball = [x for row in varied for x in row]
-    three = [lost[m, v] for m in boxed for v in PUBLISHED[:3]]
-    diagonal = [lost[m, "diagonals"] for m in boxed]
     near = against(both, curl, ["green_lines"])
-    readme = (
-        f"plain PPO loses {_range(lost[plain, v] for v in PUBLISHED)} of what it learned to what "
-        f"is drawn over the game, agents that met gray boxes in training {_range(three)} on three "
-        f"of the variants and {_range(diagonal)} on diagonals"
-    )
     page = [
         f"random play scores {random.clean:.2f} +- {error:.2f} ({len(random.games)} games)",
         "The four methods that met random gray boxes keep "
@@ -262,7 +255,7 @@ def sentences() -> dict[str, list[str]]:
         f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
         "only one that still plays on `diagonals`"
     )
-    return {"README.md": [readme], "docs/results.md": page}
+    return {"docs/results.md": page}
 
 
 def _times(method: str, variant: str) -> list[float]:

@@ -56,5 +56,5 @@ def test_updates_leave_nothing_behind(mode):
         model.learn(4 * 5 * (UPDATES[1] + 1), callback=sizes)
     finally:
         tracemalloc.stop()
-    assert sizes.tensors[0] == sizes.tensors[1]
+    assert sizes.tensors[1] <= sizes.tensors[0]  # fewer: of tests before this one
     assert sizes.sizes[1] - sizes.sizes[0] < ALLOWED
