@@ -12,12 +12,13 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from reprl.disk import out_of_space
 from reprl.errors import UserError
 
 PATIENCE = 30.0  # seconds that wandb gets to finish at the end of a run
@@ -38,21 +39,40 @@ def leave(code: int) -> int:
 
 
 class TensorBoardSink:
-    """Scalars as TensorBoard events; the sub-second wall clock is TensorBoard's own."""
+    """Scalars as TensorBoard events; the sub-second wall clock is TensorBoard's own.
+
+    Where they cannot be written, training goes on without them, but for a full disk: it stops.
+    """
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer = SummaryWriter(str(folder))
+        self.lost: str | None = None
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
-        for name, value in row.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                self.writer.add_scalar(name, value, step)
-        self.writer.flush()
+        if self.lost is not None:
+            return
+        with self._losing():
+            for name, value in row.items():
+                if isinstance(value, int | float) and math.isfinite(value):
+                    self.writer.add_scalar(name, value, step)
+            self.writer.flush()
 
     def close(self) -> None:
-        self.writer.close()
+        if self.lost is None:
+            with self._losing():
+                self.writer.close()
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # its writing thread's, of whatever file system
+            if out_of_space(error):
+                raise
+            self.lost = f"{type(error).__name__}: {error}"
+            _warn("TensorBoard", self.lost)
 
 
 def rewind_tensorboard(folder: Path, step: int) -> None:
@@ -166,8 +186,12 @@ class WandbSink:
     def _lose(self, reason: str) -> None:
         if self.lost is None:
             self.lost = reason
-            line = reason.splitlines()[0]
-            print(f"WARNING: wandb is lost ({line}); training goes on.", file=sys.stderr)
+            _warn("wandb", reason)
+
+
+def _warn(what: str, reason: str) -> None:
+    line = reason.splitlines()[0]
+    print(f"WARNING: {what} is lost ({line}); training goes on.", file=sys.stderr)
 
 
 def require_login() -> None:

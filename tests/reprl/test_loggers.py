@@ -1,5 +1,6 @@
 """Metrics and loggers: averages survive a checkpoint, wandb files read back, dead ones are lost."""
 
+import errno
 import io
 import json
 import struct
@@ -118,6 +119,31 @@ def test_wandb_offline_files_read_back(tmp_path: Path, monkeypatch: pytest.Monke
         if r.HasField("request") and r.request.HasField("log_artifact")
     ]
     assert "checkpoint-abc123" in artifacts
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_tensorboard_that_fails_is_lost_and_a_full_disk_is_not_hidden(
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sink = TensorBoardSink(tmp_path)
+    sink.write(1, {"loss": 0.0})
+
+    def fail(*_: Any) -> None:
+        raise OSError(number, "the disk says no")
+
+    monkeypatch.setattr(sink.writer, "flush", fail)
+    monkeypatch.setattr(sink.writer, "close", fail)
+    if number == errno.ENOSPC:
+        with pytest.raises(OSError, match="the disk says no"):
+            sink.write(2, {"loss": 0.0})
+        return
+    for step in (2, 3):
+        sink.write(step, {"loss": 0.0})
+    sink.close()
+    assert capsys.readouterr().err.count("WARNING: TensorBoard is lost (OSError") == 1
 
 
 @pytest.mark.parametrize("trouble", ["init", "log", "hang"])
