@@ -12,6 +12,7 @@ from reprl.naming import method_name
 from reprl.sweeps import launch, plan
 from reprl.sweeps.local import Local
 from tests.helpers import refuses
+from tests.runs import TINY
 
 
 def make(*overrides):
@@ -29,6 +30,17 @@ def test_a_product_of_values_becomes_jobs_with_one_thread_each():
     assert {(j.config.threads, j.config.env.workers) for j in made.jobs} == {(1, 0)}
     assert len({j.identity for j in made.jobs}) == 4
     assert str(made.folder) == "somewhere"
+
+
+def test_a_sweep_whose_folder_differs_by_job_is_refused_before_anything_trains(
+    commands, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    sweep = ["train", "-m", *TINY, "seed=0,1"]
+    commands.refuse([*sweep, "run_dir=y_${seed}"], "run_dir=y_${seed}", "y_0", "y_1")
+    commands.refuse([*sweep, "run_dir=y_${sede}"], "run_dir=y_${sede}", "sede")
+    assert list(tmp_path.iterdir()) == []
+    assert str(make("seed=0,1", "run_dir=y_${total_steps}", "total_steps=64").folder) == "y_64"
 
 
 def test_what_the_user_says_wins_over_defaults_and_files():
