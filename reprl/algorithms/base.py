@@ -66,6 +66,8 @@ class Algorithm(BaseAlgorithm):
     arguments: dict[str, Any]  # SB3's arguments as given, defaults included
     called_with: dict[str, Any] | None  # all arguments by name, of a class with its own __init__
     restored_from: dict[str, Any] | None = None  # a checkpoint's meta, while it is rebuilt
+    run_config: dict[str, Any] | None = None  # of the run whose checkpoint was loaded
+    run_name: str | None = None
     action_meanings: list[str] | None = None  # what the environment calls its actions
     _phase: str = "ready"  # "collecting", "collected": a capture now would not be whole
     _stream_seed: int = 0
