@@ -24,6 +24,7 @@ from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
+from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
 from reprl.runs.loop import Session
 from reprl.runs.metrics import rewind_csv
@@ -71,6 +72,8 @@ def resume(path: str) -> int:
             return 0
         require_unchanged(folder, config, saved=saved)
         say_version(folder.record())
+        for warning in warnings_of(folder.record(), str(folder.path)):
+            print(f"WARNING: {warning}", file=sys.stderr)
         stack = ExitStack()
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:

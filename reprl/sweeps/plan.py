@@ -23,6 +23,7 @@ from reprl.config.overrides import expand, parse
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError, nearest
 from reprl.naming import file_name
+from reprl.runs.code import hashes_of
 from reprl.runs.places import expanded
 from reprl.validation import Number, flag
 
@@ -65,8 +66,13 @@ class Job:
 
     @cached_property
     def identity(self) -> str:
-        """What is computed, and by which version of reprl; launchers ask for it all the time."""
-        return hashlib.sha256(f"{self.config.hash} {__version__}".encode()).hexdigest()[:12]
+        """What is computed, by which version of reprl and of the user's modules.
+
+        Launchers ask for it all the time.
+        """
+        words = [self.config.hash, __version__]
+        words += [f"{module}={digest}" for module, digest in hashes_of(self.config.plain()).items()]
+        return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12]
 
     @property
     def threads(self) -> int:
