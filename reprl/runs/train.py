@@ -157,7 +157,7 @@ def train(session: Session, *, resumed: bool) -> int:
             return stop_for_space(folder)
         return fail(folder, described(error), crash.sentence(error, [folder.path]))
     folder.update(status="finished", reason=None, ended=now())
-    print(f"done: {folder.path}")
+    print(f"done: {folder.path}\nnext: reprl evaluate {folder.path}")
     return 0
 
 
