@@ -6,6 +6,7 @@ streams there are; saving, exact resume, evaluation and the report follow from t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -82,6 +83,19 @@ class Algorithm(BaseAlgorithm):
         model.timings = Timings()
         model.monitor = MaskMonitor()
         model._log = {}
+        return model
+
+    @classmethod
+    def from_experiment(
+        cls, experiment: str, env: Any = None, overrides: Iterable[str] = ()
+    ) -> Self:
+        """The untrained agent of `reprl train experiment=... OVERRIDES`, to call learn() on.
+
+        Without `env` it gets the environments that the experiment asks for.
+        """
+        from reprl.api import from_experiment
+
+        model: Self = from_experiment(cls, experiment, env, overrides)
         return model
 
     def _take_saved_spaces(self) -> None:

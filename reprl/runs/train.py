@@ -7,6 +7,7 @@ checkpoint left it. Both end with the process's exit code.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from time import perf_counter
@@ -40,6 +41,18 @@ if TYPE_CHECKING:
 
 
 def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:
+    """Train a new run and return the exit code of its end."""
+    return run(config, command=command, python_path=python_path, **extra)[0]
+
+
+def run(
+    config: Config,
+    *,
+    command: list[str],
+    python_path: list[str],
+    callbacks: Sequence[BaseCallback] = (),
+    **extra: Any,
+) -> tuple[int, RunFolder, Algorithm]:
     """Train a new run; its folder appears only once everything has been built."""
     env = make_env(config)
     try:
@@ -52,7 +65,8 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
             extra |= {"step": step, "began_at": step, "fill": partial(checkpoint.save, model)}
         folder = create(config, command=command, python_path=python_path, **extra)
         with folder.lock():
-            return train(Session(config, folder, model), resumed=False)
+            code = train(Session(config, folder, model), resumed=False, callbacks=callbacks)
+            return code, folder, model
     finally:
         env.close()
 
@@ -132,7 +146,7 @@ def say_version(record: dict[str, Any]) -> None:
         )
 
 
-def train(session: Session, *, resumed: bool) -> int:
+def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] = ()) -> int:
     """Run the loop to its end, a signal or a failure, and say which in run.json."""
     folder = session.folder
     again = {"resumed": now(), "step": session.model.num_timesteps} if resumed else {}
@@ -140,7 +154,7 @@ def train(session: Session, *, resumed: bool) -> int:
     try:
         with Interrupts() as interrupts, session:
             session.launch(resumed=resumed)
-            loop(session, interrupts)
+            loop(session, interrupts, callbacks)
     except Interrupted as stop:
         folder.update(status="interrupted", reason=str(stop), ended=now())
         print(f"{stop}: `reprl resume {folder.path}` goes on from here.", file=sys.stderr)
@@ -178,7 +192,7 @@ def stop_for_space(folder: RunFolder) -> int:
     return 1
 
 
-def loop(session: Session, interrupts: Interrupts) -> None:
+def loop(session: Session, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()) -> None:
     """Collect and update until the steps are used up; look around after each update."""
     model, total = session.model, session.config.total_steps
     if session.pending:
@@ -186,7 +200,7 @@ def loop(session: Session, interrupts: Interrupts) -> None:
     if model.num_timesteps < total:
         model.learn(
             total - model.num_timesteps,
-            callback=AfterEachUpdate(session, interrupts),
+            callback=[AfterEachUpdate(session, interrupts), *callbacks],
             log_interval=None,  # type: ignore[arg-type]  # rows are written by the session
             reset_num_timesteps=model.num_timesteps == 0,
         )
