@@ -68,8 +68,10 @@ def _code(record: dict[str, object]) -> list[str]:
 
     code = record.get("code")
     modules = code.get("modules") if isinstance(code, dict) else None
+    if not isinstance(modules, dict):
+        return []
     now, lines = changed(record), []
-    for module, began in modules.items() if isinstance(modules, dict) else ():
+    for module, began in modules.items():
         digest = now.get(module, (began, began))[1]
         state = "ok" if digest == began else "CHANGED" if digest else "not found here"
         expected = "" if digest == began else f", run.json says {began}"

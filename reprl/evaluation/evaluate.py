@@ -145,7 +145,7 @@ def env_settings(agent: Any, game: str | None = None) -> dict[str, Any]:
             f"this {type(agent).__name__} sees {space}, but evaluate() shows uint8 pictures of "
             "(stack, size, size)."
         )
-    found = {"stack": int(shape[0]), "size": int(shape[-1])}
+    found: dict[str, Any] = {"stack": int(shape[0]), "size": int(shape[-1])}
     return found if env is None or game else found | {"game": _game_of(agent, env)}
 
 

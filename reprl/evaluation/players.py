@@ -204,7 +204,7 @@ def model_labels(model: Any) -> dict[str, Any]:
     parts = {"algo": name} if config is None else parts_of(config)
     stock = config is None and type(model).__module__.startswith("stable_baselines3")
     method = f"sb3-{name}" if stock else method_of(parts)
-    known = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
+    known: dict[str, Any] = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
     if seed is not None:
         known |= {"train_seed": int(seed), "run": f"{method}_s{seed}"}
     if (run := getattr(model, "run_name", None)) is not None:
