@@ -86,14 +86,17 @@ def _enough(keys: list[str], settings: list[dict[str, Any]]) -> list[str]:
 def of_one_game(
     runs: list[Run], tables: dict[str, list[pd.DataFrame]], warnings: list[str]
 ) -> list[Run]:
-    """The runs of the game most of them play: points of different games have no common scale.
+    """The runs of the game most of them are evaluated on: points of games have no common scale.
 
+    Where none is evaluated, or equally many are, the game that most of them play is reported.
     Tables know the folder they were read from, `attrs["folder"]`; other games' tables are dropped.
     """
     games = [run.game for run in runs]
     if len(set(games)) < 2:
         return runs
-    chosen = max(dict.fromkeys(games), key=games.count)
+    played = {Path(frame.attrs["folder"]).resolve() for frame in tables.get("episodes", [])}
+    evaluated = [run.game for run in runs if run.path.resolve() in played]
+    chosen = max(dict.fromkeys(games), key=lambda game: (evaluated.count(game), games.count(game)))
     others = ", ".join(sorted(set(games) - {chosen}))
     warnings.append(
         f"these runs play different games: only those of {chosen} are reported; give the folders "

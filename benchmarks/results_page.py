@@ -210,7 +210,6 @@ def sentences() -> dict[str, list[str]]:
     """Every sentence with a number that the page must have, from the results."""
     summary = overall(results().episodes).set_index("method")
     gaps = generalization_gap(results().episodes).set_index(["method", "variant"])
-    lost = 1 - gaps["retention"]  # of what was learned
     boxed = [m for m in METHODS if "boxes" in m]
     plain, decoder = PLAIN, "ppo-nature-conv_21-decoder+sparsity"
     drac, both = "ppo-nature-drac-gray_boxes", "ppo-nature-conv_21-contrastive-gray_boxes"

@@ -1,12 +1,25 @@
 """reprl: does this representation make an RL agent generalize, and where does it look?"""
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reprl.analysis.probe import probe
+    from reprl.api import Trained, train
 
 __version__ = "0.3.0"
+__all__ = ["Trained", "__version__", "probe", "train"]
+_PLACES = {"probe": "reprl.analysis.probe", "Trained": "reprl.api", "train": "reprl.api"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "probe":  # on first use: it costs torch and pandas
-        return import_module("reprl.analysis.probe").probe
-    raise AttributeError(f"module 'reprl' has no attribute '{name}'")
+    # Bad input is refused before torch and pandas are imported.
+    if name not in _PLACES:
+        raise AttributeError(f"module 'reprl' has no attribute '{name}'")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

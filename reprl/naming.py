@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from reprl.schema import CLEAN, PARTS
@@ -39,6 +40,50 @@ def part_name(spec: Any) -> str:
     if isinstance(spec, Iterable):
         return "+".join(part_name(item) for item in spec)
     return str(spec)
+
+
+def spec_name(group: str, spec: Any) -> str:
+    """What a part of a group is called by what it is: the shipped option that it is, or is nearest.
+
+    Other settings of a class leave its option's name as the command line does; a class of the
+    user's own, or one as near to several options, is called by the class.
+    """
+    if not isinstance(spec, Mapping) or not spec or spec.get("name"):
+        return part_name(spec)
+    if "_target_" not in spec:
+        several = [spec_name(group, s) for s in spec.values() if isinstance(s, Mapping)]
+        return "+".join(sorted(n for n in several if n != "none")) or "none"
+    own = completed(group, {k: v for k, v in spec.items() if k not in LEFT_OUT})
+    far: dict[str, int] = {}
+    for name, option in _shipped(group).items():
+        if option["_target_"] == own["_target_"]:
+            keys = option.keys() if group == "algo" else option.keys() | own.keys()
+            far[name] = sum(not _same(own.get(k), option.get(k)) for k in keys)
+    nearest = [name for name, distance in far.items() if distance == min(far.values())]
+    return nearest[0] if len(nearest) == 1 else part_name(spec)
+
+
+LEFT_OUT = ("attention", "use")  # a part of its own, and how an augmentation is applied
+
+
+@cache
+def _shipped(group: str) -> dict[str, dict[str, Any]]:
+    from reprl.components import names, resolve  # which asks here what a part is called
+
+    found = {name: resolve(group, name) for name in names(group)}
+    return {
+        name: completed(group, {k: v for k, v in option.items() if k not in LEFT_OUT})
+        for name, option in found.items()
+        if option is not None
+    }
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a schedule may leave its warmup out
+        return all(_same(a[key], b[key]) for key in a.keys() & b.keys())
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return list(a) == list(b)
+    return bool(a == b)
 
 
 def curve_of(variant: str) -> str:
@@ -91,13 +136,15 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     """What each part of a run is called: as it was chosen, else by what it is."""
     choices = config.get("choices")
     chosen = choices if isinstance(choices, Mapping) else {}
-    names = {p: part_name(chosen.get(p) or config.get(p)) for p in PARTS}
+    names = {
+        p: part_name(chosen[p]) if chosen.get(p) else spec_name(p, config.get(p)) for p in PARTS
+    }
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     if _sees_background(config):
         names["encoder"] += "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
-        names["attention"] = part_name(encoder.get("attention"))
+        names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
 
 

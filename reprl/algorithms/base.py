@@ -6,6 +6,7 @@ streams there are; saving, exact resume, evaluation and the report follow from t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -66,6 +67,8 @@ class Algorithm(BaseAlgorithm):
     arguments: dict[str, Any]  # SB3's arguments as given, defaults included
     called_with: dict[str, Any] | None  # all arguments by name, of a class with its own __init__
     restored_from: dict[str, Any] | None = None  # a checkpoint's meta, while it is rebuilt
+    run_config: dict[str, Any] | None = None  # of the run whose checkpoint was loaded
+    run_name: str | None = None
     action_meanings: list[str] | None = None  # what the environment calls its actions
     _phase: str = "ready"  # "collecting", "collected": a capture now would not be whole
     _stream_seed: int = 0
@@ -80,6 +83,19 @@ class Algorithm(BaseAlgorithm):
         model.timings = Timings()
         model.monitor = MaskMonitor()
         model._log = {}
+        return model
+
+    @classmethod
+    def from_experiment(
+        cls, experiment: str, env: Any = None, overrides: Iterable[str] = ()
+    ) -> Self:
+        """The untrained agent of `reprl train experiment=... OVERRIDES`, to call learn() on.
+
+        Without `env` it gets the environments that the experiment asks for.
+        """
+        from reprl.api import from_experiment
+
+        model: Self = from_experiment(cls, experiment, env, overrides)
         return model
 
     def _take_saved_spaces(self) -> None:

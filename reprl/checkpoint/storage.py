@@ -150,6 +150,10 @@ def load(
             model = rebuild(stored.meta, env)
             require_same_shapes(model, stored)
             model.restore(stored)
+        if (config := Path(folder) / "config.yaml").is_file():
+            found = guard.load_yaml(guard.read_text(config))
+            model.run_config = found if isinstance(found, dict) else None
+            model.run_name = Path(folder).resolve().name
         return model
 
     return use(folder, rebuilt, step)

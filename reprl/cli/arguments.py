@@ -43,6 +43,8 @@ TRUST = Key(
 )
 
 
+# one command writes a folder and another a file, one takes many variants: either word is taken
+ALSO = {"out": "output", "output": "out", "variant": "variants", "variants": "variant"}
 OUT = Key(None, "folder for the results, where the run's own is not to be written", "path")
 
 
@@ -68,6 +70,8 @@ def parse(
     given: set[str] = set()
     for argument in arguments:
         name, equals, text = argument.partition("=")
+        if name not in keys and ALSO.get(name) in keys:
+            name = ALSO[name]
         if argument.startswith("-"):
             raise UserError(
                 f"reprl {command} has no option '{argument}': values are given as key=value."

@@ -25,6 +25,8 @@ def run(arguments: list[str]) -> int:
     sound = found == began
     expected = "" if sound else f", but run.json says {began or 'nothing of it'}"
     print(shown(f"config.yaml   {'ok' if sound else 'CHANGED'}  {found}{expected}"))
+    for line in _code(record):
+        print(shown(line))
     from reprl import checkpoint
 
     steps = checkpoint.steps(folder.path)
@@ -58,6 +60,23 @@ def _report(path: Path, *, newest: bool) -> bool:
         for file, digest in json.loads(guard.read_text(path / "manifest.json"))["sha256"].items():
             print(f"  {shown(file):<24}{shown(digest)}")
     return not damaged
+
+
+def _code(record: dict[str, object]) -> list[str]:
+    """The user's modules: they lie outside of the folder, so a changed one does not damage it."""
+    from reprl.runs.code import changed
+
+    code = record.get("code")
+    modules = code.get("modules") if isinstance(code, dict) else None
+    if not isinstance(modules, dict):
+        return []
+    now, lines = changed(record), []
+    for module, began in modules.items():
+        digest = now.get(module, (began, began))[1]
+        state = "ok" if digest == began else "CHANGED" if digest else "not found here"
+        expected = "" if digest == began else f", run.json says {began}"
+        lines.append(f"{f'code {module}':<12}  {state}  {digest or ''}{expected}")
+    return lines
 
 
 def _reason(record: dict[str, object]) -> str:

@@ -17,6 +17,7 @@ from reprl.escaping import shown
 from reprl.evaluation.archives import Archive, archive
 from reprl.evaluation.players import labels_of
 from reprl.naming import parts_of
+from reprl.runs import code
 from reprl.runs.agents import work_folder
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
 from reprl.runs.places import check_writable
@@ -76,7 +77,9 @@ class Target:
         return labels_of(self.method, run=self.name, train_seed=self.seed, step=step, **parts)
 
     def load(self) -> Any:
-        """The model of the checkpoint."""
+        """The model of the checkpoint; code that was edited since is named, for it plays now."""
+        for warning in code.warnings_of(self.folder.record(), self.name):
+            print(shown(f"WARNING: {warning}"), file=sys.stderr)
         return checkpoint.load(self.folder.path, step=self.step if self.exact else None)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.machine import OBSERVED
+from reprl.envs.machine import games as all_games
 from reprl.envs.protocol import VariantSpec
+from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, FinishedGame
 from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
@@ -46,7 +49,7 @@ def evaluate(
     games that differ in any action, reward or lost life, per variant.
     """
     episodes = GAMES.checked("episodes", episodes)
-    settings = env_settings(agent) | settings
+    settings = env_settings(agent, settings.get("game")) | settings
     found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
     player = as_agent(agent, deterministic=deterministic)
     whose = whose_games(games, player.labels.get("train_seed"))
@@ -60,6 +63,7 @@ def evaluate(
         stuck_after=stuck_after,
         **settings,
     ) as arena:
+        require_actions(agent, settings.get("game", DEFAULT_GAME), arena.n_actions)
         for game in arena.play(fitted(player, arena), tasks):
             played.append(game)
             if progress is not None:
@@ -118,14 +122,58 @@ def fitted(agent: Agent, arena: Arena) -> Agent:
     return agent
 
 
-def env_settings(agent: Any) -> dict[str, Any]:
-    """What a model saw in training (game, stack, size, ...), as far as it can say."""
+def env_settings(agent: Any, game: str | None = None) -> dict[str, Any]:
+    """What a model saw in training (game, stack, size, ...), as far as it can say.
+
+    A model whose environment shows another thing than an ALE game's pictures is refused; where
+    that cannot be known, `game` is what the user says.
+    """
     env = getattr(agent, "env", None)
     own = getattr(env, "settings", None)
     if own is not None:
         return {key: getattr(own, key) for key in OBSERVED}
-    shape = getattr(getattr(agent, "observation_space", None), "shape", None)
-    return {"stack": int(shape[0]), "size": int(shape[-1])} if shape and len(shape) == 3 else {}
+    config = getattr(agent, "run_config", None)
+    seen = config.get("env") if isinstance(config, Mapping) else None
+    if isinstance(seen, Mapping):
+        return {key: seen[key] for key in OBSERVED if key in seen}
+    space = getattr(agent, "observation_space", None)
+    if space is None:
+        return {}
+    shape = getattr(space, "shape", None) or ()
+    if len(shape) != 3 or shape[1] != shape[2] or str(space.dtype) != "uint8":
+        raise UserError(
+            f"this {type(agent).__name__} sees {space}, but evaluate() shows uint8 pictures of "
+            "(stack, size, size)."
+        )
+    found: dict[str, Any] = {"stack": int(shape[0]), "size": int(shape[-1])}
+    return found if env is None or game else found | {"game": _game_of(agent, env)}
+
+
+def _game_of(agent: Any, env: Any) -> str:
+    """The ALE game behind the environment of a stock model, by the id it was made with."""
+    try:
+        spec = env.get_attr("spec")[0]
+    except Exception:  # whatever a user's own vector environment does where it has none
+        spec = None
+    name = str(getattr(spec, "id", None) or "without an id")
+    word = re.match(r"(?:ALE/)?(\w+?)(?:-?ram)?(?:Deterministic|NoFrameskip)?-v\d+$", name)
+    known = {game.replace("_", ""): game for game in all_games()}
+    if word is None or word[1].lower() not in known:
+        raise UserError(
+            f"this {type(agent).__name__} was trained in an environment {name}, which is no game "
+            "of ALE that evaluate() could play: it cannot be evaluated."
+        )
+    return known[word[1].lower()]
+
+
+def require_actions(agent: Any, game: str, n_actions: int) -> None:
+    """Refuse a model that cannot steer the game it is to play."""
+    chosen = getattr(getattr(agent, "action_space", None), "n", n_actions)
+    if chosen != n_actions:
+        raise UserError(
+            f"this {type(agent).__name__} chooses from {chosen} actions, but {game} has "
+            f"{n_actions}: say with game= what it was trained on."
+        )
 
 
 def table(games: Iterable[FinishedGame], agent: Agent, sticky: float) -> pd.DataFrame:

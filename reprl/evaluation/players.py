@@ -13,14 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from reprl.components import class_of, names, resolve
 from reprl.envs import Variant
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
-from reprl.naming import method_of, part_name
+from reprl.naming import method_of, parts_of
 from reprl.policy import Player, State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
+from reprl.schedules import Schedule
 from reprl.schema import PARTS
 
 
@@ -109,16 +111,7 @@ class ModelAgent:
         self.player: Player = player_of(model)
         self._remembers = bool(self.player.initial_state(1))
         self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
-        name = type(model).__name__.lower()
-        seed = getattr(model, "seed", None)
-        parts = _parts_of(model)
-        self.labels = labels_of(
-            method_of({"algo": name, **parts}),
-            algo=name,
-            **parts,
-            train_seed=-1 if seed is None else int(seed),
-            step=int(getattr(model, "num_timesteps", 0)),
-        ) | (labels or {})
+        self.labels = model_labels(model) | (labels or {})
 
     def act(
         self,
@@ -201,17 +194,38 @@ def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
     return agent
 
 
-def _parts_of(model: Any) -> dict[str, str]:
-    """What a model made in a script is built of, as far as it says: an SB3 model says nothing."""
-    specs = getattr(model, "specs", None)
-    if specs is None:
-        return {}
-    encoder = specs.encoder or {}
+def model_labels(model: Any) -> dict[str, Any]:
+    """What a model is called, as its run would be: by its configuration, else by its specs."""
+    name, seed = type(model).__name__.lower(), getattr(model, "seed", None)
+    config = getattr(model, "run_config", None)
+    if config is None and getattr(model, "specs", None) is not None:
+        config = _described(model)
+        seed = model._stream_seed if seed is None else seed
+    parts = {"algo": name} if config is None else parts_of(config)
+    stock = config is None and type(model).__module__.startswith("stable_baselines3")
+    method = f"sb3-{name}" if stock else method_of(parts)
+    known: dict[str, Any] = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
+    if seed is not None:
+        known |= {"train_seed": int(seed), "run": f"{method}_s{seed}"}
+    if (run := getattr(model, "run_name", None)) is not None:
+        known["run"] = run
+    return labels_of(method, **known)
+
+
+def _described(model: Any) -> dict[str, Any]:
+    """The configuration of a model that was made in a script, as far as it decides its name."""
+    given = {**getattr(model, "arguments", {}), **model.settings()}
+    plain = {k: v.plain() if isinstance(v, Schedule) else v for k, v in given.items()}
+    paths = [str(resolved["_target_"]) for n in names("algo") if (resolved := resolve("algo", n))]
+    own = f"{type(model).__module__}.{type(model).__qualname__}"
+    path = next((p for p in paths if class_of("algo", p) is type(model)), own)
+    env = getattr(getattr(model, "env", None), "settings", None)
     return {
-        "encoder": part_name(encoder),
-        "attention": part_name(encoder.get("attention") or {}),
-        "auxiliary": part_name(list(specs.auxiliary)),
-        "augmentation": part_name(specs.augmentation or {}),
+        "algo": {**plain, "_target_": path},
+        "encoder": model.specs.encoder,
+        "auxiliary": model.specs.auxiliary,
+        "augmentation": model.specs.augmentation,
+        "env": {"background": getattr(env, "background", None)},
     }
 
 

@@ -56,7 +56,7 @@ def twin_evaluation(
     attention_shift: the share of the mask's mass that lies elsewhere, 0 to 1, NaN without a mask.
     """
     steps = STEPS.checked("steps", steps)
-    settings = env_settings(model) | settings
+    settings = env_settings(model, settings.get("game")) | settings
     game = settings.get("game", DEFAULT_GAME)
     chosen = [v for v in expand(variants, severities, game) if v.effects]
     for variant in chosen:

@@ -29,10 +29,12 @@ from reprl.config.schema import Config, check, hash_of
 from reprl.disk import out_of_space, write_atomically
 from reprl.errors import UserError, not_yaml
 from reprl.naming import file_name
+from reprl.runs import code
 from reprl.runs.places import expanded, is_folder, no_folder
 
 ABANDONED = 3600.0  # seconds after which nobody is still making a run's folder
 PACKAGES = ("torch", "stable-baselines3", "gymnasium", "ale-py", "numpy", "hydra-core")
+OPTIONAL = ("kornia", "captum")  # only their versions that are installed are recorded
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def create(
         "id": secrets.token_hex(4),
         "started": now(),
         "versions": versions(),
+        "code": code.record_of(config.plain()),
         "threads": config.threads,
         "mode": config.mode,
         "device": config.device,
@@ -252,7 +255,11 @@ def _folders_in(place: Path) -> list[RunFolder]:
 def versions() -> dict[str, str]:
     """Of everything that decides a run's numbers."""
     found = {"reprl": __version__, "python": platform.python_version()}
-    return found | {name: metadata.version(name) for name in PACKAGES}
+    found |= {name: metadata.version(name) for name in PACKAGES}
+    for name in OPTIONAL:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def where() -> dict[str, Any]:

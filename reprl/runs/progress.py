@@ -18,6 +18,8 @@ from rich.text import Text
 
 from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
+EARLY = 0.05  # of a run: before that, nothing is expected to be in its range
+HARMLESS = 0.02  # a clip range scheduled towards 0 clips everything, and harmlessly
 TIMED = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
@@ -32,14 +34,15 @@ FIELDS = {  # shown first, in this order, under these names
 
 
 def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list[str]:
-    """What left its healthy range, one short sentence each."""
-    found = []
+    """What left its healthy range, one short sentence each; a run that has just begun has none."""
+    found: list[str] = []
+    if progress <= EARLY:
+        return found
     kl = values.get("train/approx_kl", 0.0)
     if kl > 0.03:
         found.append(f"KL {kl:.3f} is high: good runs stay below 0.02")
     clipped = values.get("train/clip_fraction", 0.0)
-    # a clip range that has been scheduled towards 0 clips everything, and harmlessly
-    if clipped > 0.4 and values.get("train/clip_range", 1.0) > 0.02:
+    if clipped > 0.4 and values.get("train/clip_range", 1.0) > HARMLESS:
         found.append(f"{clipped:.0%} of the updates are clipped")
     entropy = -values.get("train/entropy_loss", -math.inf)
     exploring = "imitation/beta" not in values  # an imitator need not
@@ -161,6 +164,8 @@ def view(title: str, moment: ProgressState) -> RenderableType:
 
 def _named(values: Mapping[str, float]) -> list[tuple[str, str]]:
     named = [(key, name) for key, name in FIELDS.items() if key in values]
+    if values.get("train/clip_range", 1.0) <= HARMLESS:
+        named = [(key, name) for key, name in named if key != "train/clip_fraction"]
     terms = [key for key in values if key.startswith("loss/") and not key.endswith("_weight")]
     named += [(key, key.removeprefix("loss/")) for key in terms if not key.endswith("_share")]
     return named + [(key, key) for key in values if key.startswith(("validation/", "mask/"))]

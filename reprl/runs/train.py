@@ -7,6 +7,7 @@ checkpoint left it. Both end with the process's exit code.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from time import perf_counter
@@ -24,6 +25,7 @@ from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
+from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
 from reprl.runs.loop import Session
 from reprl.runs.metrics import rewind_csv
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
 
 
 def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:
+    """Train a new run and return the exit code of its end."""
+    return run(config, command=command, python_path=python_path, **extra)[0]
+
+
+def run(
+    config: Config,
+    *,
+    command: list[str],
+    python_path: list[str],
+    callbacks: Sequence[BaseCallback] = (),
+    **extra: Any,
+) -> tuple[int, RunFolder, Algorithm]:
     """Train a new run; its folder appears only once everything has been built."""
     env = make_env(config)
     try:
@@ -51,7 +65,8 @@ def start(config: Config, *, command: list[str], python_path: list[str], **extra
             extra |= {"step": step, "began_at": step, "fill": partial(checkpoint.save, model)}
         folder = create(config, command=command, python_path=python_path, **extra)
         with folder.lock():
-            return train(Session(config, folder, model), resumed=False)
+            code = train(Session(config, folder, model), resumed=False, callbacks=callbacks)
+            return code, folder, model
     finally:
         env.close()
 
@@ -71,6 +86,8 @@ def resume(path: str) -> int:
             return 0
         require_unchanged(folder, config, saved=saved)
         say_version(folder.record())
+        for warning in warnings_of(folder.record(), str(folder.path)):
+            print(f"WARNING: {warning}", file=sys.stderr)
         stack = ExitStack()
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
@@ -129,7 +146,7 @@ def say_version(record: dict[str, Any]) -> None:
         )
 
 
-def train(session: Session, *, resumed: bool) -> int:
+def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] = ()) -> int:
     """Run the loop to its end, a signal or a failure, and say which in run.json."""
     folder = session.folder
     again = {"resumed": now(), "step": session.model.num_timesteps} if resumed else {}
@@ -137,7 +154,7 @@ def train(session: Session, *, resumed: bool) -> int:
     try:
         with Interrupts() as interrupts, session:
             session.launch(resumed=resumed)
-            loop(session, interrupts)
+            loop(session, interrupts, callbacks)
     except Interrupted as stop:
         folder.update(status="interrupted", reason=str(stop), ended=now())
         print(f"{stop}: `reprl resume {folder.path}` goes on from here.", file=sys.stderr)
@@ -154,7 +171,7 @@ def train(session: Session, *, resumed: bool) -> int:
             return stop_for_space(folder)
         return fail(folder, described(error), crash.sentence(error, [folder.path]))
     folder.update(status="finished", reason=None, ended=now())
-    print(f"done: {folder.path}")
+    print(f"done: {folder.path}\nnext: reprl evaluate {folder.path}")
     return 0
 
 
@@ -175,7 +192,7 @@ def stop_for_space(folder: RunFolder) -> int:
     return 1
 
 
-def loop(session: Session, interrupts: Interrupts) -> None:
+def loop(session: Session, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()) -> None:
     """Collect and update until the steps are used up; look around after each update."""
     model, total = session.model, session.config.total_steps
     if session.pending:
@@ -183,7 +200,7 @@ def loop(session: Session, interrupts: Interrupts) -> None:
     if model.num_timesteps < total:
         model.learn(
             total - model.num_timesteps,
-            callback=AfterEachUpdate(session, interrupts),
+            callback=[AfterEachUpdate(session, interrupts), *callbacks],
             log_interval=None,  # type: ignore[arg-type]  # rows are written by the session
             reset_num_timesteps=model.num_timesteps == 0,
         )

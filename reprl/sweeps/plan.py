@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from reprl import __version__
 from reprl.config.compose import options, search_dirs
@@ -21,6 +23,7 @@ from reprl.config.overrides import expand, parse
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError, nearest
 from reprl.naming import file_name
+from reprl.runs.code import hashes_of
 from reprl.runs.places import expanded
 from reprl.validation import Number, flag
 
@@ -63,8 +66,13 @@ class Job:
 
     @cached_property
     def identity(self) -> str:
-        """What is computed, and by which version of reprl; launchers ask for it all the time."""
-        return hashlib.sha256(f"{self.config.hash} {__version__}".encode()).hexdigest()[:12]
+        """What is computed, by which version of reprl and of the user's modules.
+
+        Launchers ask for it all the time.
+        """
+        words = [self.config.hash, __version__]
+        words += [f"{module}={digest}" for module, digest in hashes_of(self.config.plain()).items()]
+        return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12]
 
     @property
     def threads(self) -> int:
@@ -127,7 +135,7 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     if not jobs:
         empty = next(o for o in rest if not expand([o]))
         raise UserError(f"the sweep has no job: '{empty}' gives no value.")
-    folder = _default_folder(jobs) if place is None else place
+    folder = _default_folder(jobs) if place is None else _one_folder(place, jobs)
     return Plan(tuple(jobs), settings, folder, tuple(hydra))
 
 
@@ -136,9 +144,9 @@ def is_launcher(override: str) -> bool:
     return override.lstrip("+~").startswith(("hydra/launcher", "hydra.launcher"))
 
 
-def _place(overrides: list[str]) -> tuple[Path | None, list[str]]:
-    """The sweep's folder, None if it is not named, and the other overrides."""
-    place: Path | None = None
+def _place(overrides: list[str]) -> tuple[str | None, list[str]]:
+    """How the sweep's folder is named, None if it is not named, and the other overrides."""
+    place: str | None = None
     rest = []
     for text, override in zip(overrides, parse(overrides), strict=True):
         if override.key_or_group != "run_dir" or override.is_delete():
@@ -151,8 +159,29 @@ def _place(overrides: list[str]) -> tuple[Path | None, list[str]]:
             )
         if value == "":
             raise UserError("run_dir= is empty: name the sweep's folder, or leave it out.")
-        place = None if value is None else expanded(value)
+        place = value
     return place, rest
+
+
+def _one_folder(place: str, jobs: list[Job]) -> Path:
+    """The folder a text names, `${...}` resolved; it must be the same one for every job."""
+    if "${" not in place:
+        return expanded(place)
+    found = []
+    for job in jobs:
+        values = OmegaConf.create({**job.config.plain(), "run_dir": place})
+        try:
+            found.append(str(values.run_dir))
+        except OmegaConfBaseException as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"run_dir={place} names no folder: {reason}.") from None
+    if len(set(found)) > 1:
+        first, other = list(dict.fromkeys(found))[:2]
+        raise UserError(
+            f"run_dir={place} differs between the jobs ({first}, {other}): a sweep has one folder, "
+            "in which every job gets a folder of its own; name it without what is swept."
+        )
+    return expanded(found[0])
 
 
 def _load(

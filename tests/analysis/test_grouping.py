@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import yaml
 
 from reprl.analysis.charts import learning
@@ -12,6 +13,7 @@ from reprl.analysis.gap import generalization_gap
 from reprl.analysis.grouping import method_settings
 from reprl.analysis.load import collect
 from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
+from reprl.cli import main
 from reprl.naming import is_plain, method_name
 
 
@@ -37,6 +39,22 @@ def test_another_game_is_left_out_with_its_random_player(runs: Path, tmp_path: P
     assert {r.name for r in got.runs} == {r.name for r in alone.runs}
     gaps = [generalization_gap(r.episodes).sort_values(["method", "variant"]) for r in (got, alone)]
     assert gaps[0].reset_index(drop=True).equals(gaps[1].reset_index(drop=True))
+
+
+def test_of_three_games_the_evaluated_one_is_reported(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "games"
+    for game in ("pong", "freeway", "breakout"):
+        for seed in (1, 2):
+            run = Path(shutil.copytree(runs / f"ppo-nature-{seed}", place / f"{game}-{seed}"))
+            configure(run, env={"game": game})
+            if (game, seed) != ("breakout", 1):
+                shutil.rmtree(run / "evaluation")
+    assert main(["report", str(place), f"out={tmp_path / 'report'}", "figures=false"]) == 0
+    said = capsys.readouterr().out
+    played = len(pd.read_csv(place / "breakout-1" / "evaluation" / "episodes.csv"))
+    assert f"{played} games" in said
 
 
 def test_runs_that_differ_in_a_fifth_setting_are_not_one_method(runs: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from wandb.proto import wandb_internal_pb2
 
@@ -17,6 +18,7 @@ from reprl.runs.metrics import Averages, CsvSink, rewind_csv
 from reprl.runs.progress import Progress, ProgressState, alarms, duration, line
 from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
 from reprl.tables import read_rows
+from tests.runs import train
 
 BLOCK = 32768
 
@@ -190,6 +192,23 @@ def test_alarms_name_what_left_its_range() -> None:
         assert says in found
     assert alarms({"train/explained_variance": -0.5}, 4, 0.01) == []
     assert alarms({"train/clip_fraction": 0.6, "train/clip_range": 1e-4}, 4, 0.9) == []
+
+
+def test_a_run_says_nothing_of_clipping_at_its_end_and_raises_no_alarm_at_its_beginning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ["total_steps=1280", "log.every=32", "eval.every=0", "checkpoint.every=1280"]
+    wild = ["algo.learning_rate=0.02", "algo.n_epochs=2", "progress=auto"]
+    assert train(tmp_path / "run", *steps, *wild) == 0
+    lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith("step ")]
+    assert len(lines) == 40
+    rows = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    assert rows["train/approx_kl"][0] > 0.03  # wild indeed, and it goes on
+    assert "ALARM" not in lines[0] + lines[1]
+    assert any("ALARM" in line for line in lines[2:])
+    assert rows["train/clip_range"].iloc[-1] < 0.01
+    assert "clipped" in lines[0]
+    assert "clipped" not in lines[-1]
 
 
 def test_the_line_and_the_live_view_hold_the_same_facts() -> None:

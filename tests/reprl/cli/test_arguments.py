@@ -88,3 +88,19 @@ def test_help_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_command_is_the_users_input(commands: Commands) -> None:
     commands.refuse(["trian"], "'trian'", "'train'")
+
+
+def test_the_other_commands_word_for_a_key_is_taken_too(tmp_path: Path) -> None:
+    from reprl.cli import attention, evaluate, preview
+
+    for command, keys, word, key in (
+        ("evaluate", evaluate.KEYS, "variant=green_lines", "variants"),
+        ("attention", attention.KEYS, "variants=green_lines", "variant"),
+        ("evaluate", evaluate.KEYS, f"output={tmp_path}", "out"),
+        ("preview", preview.KEYS, f"out={tmp_path}", "output"),
+    ):
+        text = word.partition("=")[2]
+        found = parse(command, [word], keys, "none")[1][key]
+        assert found in ([text], Path(text))
+    with refuses("variants"):
+        parse("evaluate", ["variant=original", "variants=original"], evaluate.KEYS, "none")

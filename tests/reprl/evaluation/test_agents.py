@@ -3,11 +3,14 @@
 import random
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.vec_env import VecFrameStack
 
 from reprl.envs import ScriptedAgent, make_vec_env
 from reprl.evaluation import (
@@ -19,6 +22,7 @@ from reprl.evaluation import (
     evaluate_model,
     mean_scores,
 )
+from reprl.evaluation.evaluate import env_settings
 from reprl.policy import FORWARD_BATCH, sample_actions
 from tests.helpers import refuses
 
@@ -139,3 +143,33 @@ def test_scripted_games_are_paired_and_repeatable():
     assert values.equals(again.set_index(["variant", "episode"])["length"].reindex(values.index))
     assert (values["original"] == values["green_lines"]).all()  # it sees the truth on both
     assert values["original"].nunique() == 2
+
+
+class Pictures(gymnasium.Env):
+    """Pictures of nothing: an environment that is no game."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def test_a_stock_model_plays_the_game_of_its_environment_or_is_refused(tmp_path):
+    freeway = VecFrameStack(make_atari_env("ALE/Freeway-v5", n_envs=1), 4)
+    model = PPO("CnnPolicy", freeway, n_steps=2, seed=3, device="cpu")
+    assert env_settings(model)["game"] == "freeway"
+    games = evaluate(model, "original", 1, frame_limit=400)
+    assert list(games["end"]) == ["frame_limit"]
+    assert set(games["method"]) == {"sb3-ppo"}
+    model.save(tmp_path / "model.zip")
+    with refuses("3 actions", "breakout", "game="):
+        evaluate(PPO.load(tmp_path / "model.zip", device="cpu"), "original", 1)
+    stranger = PPO("CnnPolicy", Pictures(), n_steps=2, device="cpu")
+    with refuses("PPO", "without an id"):
+        evaluate(stranger, "original", 1)
+    with refuses("PPO", "uint8"):
+        evaluate(PPO("MlpPolicy", "CartPole-v1", n_steps=2, device="cpu"), "original", 1)

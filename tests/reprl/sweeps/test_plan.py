@@ -1,5 +1,8 @@
 """From a command line to jobs: expansion, identity, settings and every way to get it wrong."""
 
+import json
+import subprocess
+from importlib import metadata, resources
 from pathlib import Path
 
 import pytest
@@ -9,9 +12,11 @@ from reprl.cli import main
 from reprl.config.compose import options
 from reprl.config.overrides import quoted
 from reprl.naming import method_name
+from reprl.runs.code import git_of
 from reprl.sweeps import launch, plan
 from reprl.sweeps.local import Local
 from tests.helpers import refuses
+from tests.runs import TINY, train
 
 
 def make(*overrides):
@@ -29,6 +34,17 @@ def test_a_product_of_values_becomes_jobs_with_one_thread_each():
     assert {(j.config.threads, j.config.env.workers) for j in made.jobs} == {(1, 0)}
     assert len({j.identity for j in made.jobs}) == 4
     assert str(made.folder) == "somewhere"
+
+
+def test_a_sweep_whose_folder_differs_by_job_is_refused_before_anything_trains(
+    commands, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    sweep = ["train", "-m", *TINY, "seed=0,1"]
+    commands.refuse([*sweep, "run_dir=y_${seed}"], "run_dir=y_${seed}", "y_0", "y_1")
+    commands.refuse([*sweep, "run_dir=y_${sede}"], "run_dir=y_${sede}", "sede")
+    assert list(tmp_path.iterdir()) == []
+    assert str(make("seed=0,1", "run_dir=y_${total_steps}", "total_steps=64").folder) == "y_64"
 
 
 def test_what_the_user_says_wins_over_defaults_and_files():
@@ -167,3 +183,57 @@ def test_the_folder_and_every_parent_are_checked_first(
             launch(["seed=0,1", "device=cpu", *more], [])
     assert not (tmp_path / "new").exists()
     assert launch(["seed=0,1", "device=cpu", there, f"run_dir={tmp_path / 'sweep'}"], []) == 0
+
+
+def test_edited_user_code_makes_other_jobs_and_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "edited_helper.py").write_text("WIDTH = 1\n")
+    mine = tmp_path / "edited_masks.py"
+    text = "import edited_helper\nfrom reprl.encoders.masks import ConvMask\n\n\n"
+    mine.write_text(text + "class Own(ConvMask):\n    pass\n")
+    (tmp_path / "attention").mkdir()
+    spec = (resources.files("reprl.conf") / "attention" / "conv.yaml").read_text()
+    own = spec.replace("reprl.encoders.masks.ConvMask", "edited_masks.Own")
+    (tmp_path / "attention" / "own.yaml").write_text(own)
+    sweep = ["attention=own", "seed=0,1"]
+
+    def identities():
+        return [job.identity for job in plan.make(sweep, [tmp_path]).jobs]
+
+    first = identities()
+    assert identities() == first
+    (tmp_path / "edited_helper.py").write_text("WIDTH = 2\n")
+    second = identities()
+    assert not {*first} & {*second}
+    run = tmp_path / "run"
+    arguments = ["attention=own", f"--config-dir={tmp_path}", "total_steps=32", "eval.every=0"]
+    assert train(run, *arguments) == 0
+    record = json.loads((run / "run.json").read_text())
+    assert list(record["code"]["modules"]) == ["edited_masks"]
+    assert record["versions"]["kornia"] == metadata.version("kornia")
+    capsys.readouterr()
+    assert main(["verify", str(run)]) == 0
+    assert "code edited_masks  ok" in capsys.readouterr().out
+    mine.write_text(mine.read_text() + "\n\nNEW = 1\n")
+    assert main(["verify", str(run)]) == 0
+    assert "code edited_masks  CHANGED" in capsys.readouterr().out
+    short = ["variants=original", "episodes=1", f"--config-dir={tmp_path}"]
+    assert main(["evaluate", str(run), *short]) == 0
+    assert "WARNING: edited_masks was edited" in capsys.readouterr().err
+
+
+def test_the_record_knows_commit_and_dirty_flag(tmp_path):
+    def git(*words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    assert git_of(tmp_path) is None
+    git("init")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "first")
+    clean = git_of(tmp_path)
+    assert len(clean["commit"]) == 40
+    assert not clean["dirty"]
+    (tmp_path / "file").write_text("2")
+    assert git_of(tmp_path) == {**clean, "dirty": True}
