@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from reprl.envs.games.breakout import ScriptedAgent
     from reprl.envs.objects import Box, Grid, Objects
     from reprl.envs.processes import WorkerError
-    from reprl.envs.variation import Effect, Part, Variant, find, suite, suites, variants
+    from reprl.envs.variation import Effect, Part, Variant, find, variants
+    from reprl.envs.variation.suites import suite, suites
     from reprl.envs.vector import AtariVecEnv, make_vec_env
 
 _HOME = {

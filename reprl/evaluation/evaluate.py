@@ -139,7 +139,7 @@ def env_settings(agent: Any, game: str | None = None) -> dict[str, Any]:
     space = getattr(agent, "observation_space", None)
     if space is None:
         return {}
-    shape = getattr(space, "shape", None) or ()
+    shape: tuple[int, ...] = getattr(space, "shape", None) or ()
     if len(shape) != 3 or shape[1] != shape[2] or str(space.dtype) != "uint8":
         raise UserError(
             f"this {type(agent).__name__} sees {space}, but evaluate() shows uint8 pictures of "
