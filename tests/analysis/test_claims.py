@@ -138,7 +138,7 @@ def test_a_variant_not_everybody_played_is_said(runs: Path) -> None:
         ("- {method: a, baseline: a}", "both 'a'"),
         ("- {method: a, baseline: b, varaints: [x]}", "Did you mean 'variants'"),
         ("- {method: a, baseline: b, variants: 3}", "must be a list of names"),
-        ("- {method: a, baseline: b, margin: much}", "number of points"),
+        ("- {method: a, baseline: b, margin: much}", "number"),
         ("- [", "is not YAML"),
     ],
 )

@@ -51,7 +51,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("honest") / "run"
     assert main(["train", "encoder=nature", *SMALL, f"run_dir={place}"]) == 0
     shutil.rmtree(place / "checkpoints" / "000000000064")
-    change(place / "run.json", lambda record: record.update(status="interrupted"))
+    change(place / "run.json", lambda record: record.update(status="interrupted", step=32))
     return place
 
 

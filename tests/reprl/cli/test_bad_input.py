@@ -177,6 +177,11 @@ evaluate {not_json} | run.json
 evaluate {no_checkpoints} | checkpoint
 evaluate {later} agents=none progress=off | format 99
 attention | exactly one run folder
+probe {empty} | {empty}
+probe {run} variants=nope | nope
+probe {run} player=me | me
+probe {run} frames=0 | frames=0
+probe agent:nobody | nobody
 attention {empty} | {empty}
 attention {run} variant=nope | nope
 attention {run} steps=1 | steps=1
