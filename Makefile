@@ -44,7 +44,7 @@ demo: setup
 	$(BIN)/reprl attention agent:imitation variant=original,green_lines steps=160 out=demo/imitation
 	$(BIN)/reprl attention agent:imitation_background variant=original,green_lines steps=160 out=demo/imitation_background
 	$(BIN)/reprl train experiment=demo parent=agent:imitation_background run_dir=demo/ppo
-	$(BIN)/reprl evaluate demo/ppo variants=original,green_lines episodes=2
+	$(BIN)/reprl evaluate demo/ppo variants=suite:published episodes=2
 	$(BIN)/reprl report demo out=demo/report
 	@echo "open demo/report/report.html; the agents' games and maps are beside it, in demo"
 
