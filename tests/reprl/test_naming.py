@@ -72,14 +72,14 @@ def test_every_shipped_part_is_named_by_what_it_is(group: str) -> None:
 def test_one_agent_has_one_name_by_command_script_and_checkpoint(tmp_path: Path) -> None:
     parts = {"encoder": "nature_padded", "attention": "conv_21", "augmentation": "gray_boxes"}
     parts |= {"auxiliary": "attention_contrastive", "env.background": 2}
-    run = make_run(tmp_path / "run", seed=5, **parts)
+    run = make_run(tmp_path / "run", seed=5, **parts, **{"env.size": 84})
     [target], _ = targets(run)
     command = target.labels(0)
     assert command["method"] == (
         "ppo-nature_padded_background-conv_21-attention_contrastive-gray_boxes"
     )
     assert ModelAgent(load_model(run)).labels == command
-    env = make_vec_env(n_envs=2, size=36, stack=2, background=2)
+    env = make_vec_env(n_envs=2, stack=2, background=2)
     algo = {k: v for k, v in resolve("algo", "ppo").items() if k != "_target_"}
     sizes = {"n_steps": 8, "batch_size": 16, "device": "cpu"}
     del parts["env.background"]
