@@ -216,7 +216,8 @@ class Place:
                 return None
             data = os.read(server.stdout.fileno(), 65536)
             if not data:
-                raise RuntimeError("the process that forks commands has ended")
+                vars(self).pop("server", None)  # the next command has a new one
+                raise RuntimeError(f"the process that forks commands ended with {server.wait()}")
             self.heard += data
         line, self.heard = self.heard.split(b"\n", 1)
         return dict(json.loads(line))
