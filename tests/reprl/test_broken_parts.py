@@ -183,7 +183,8 @@ def test_models_made_in_a_script_are_told_apart() -> None:
     plain = PPO("CnnPolicy", env, **small)
     full = PPO("CnnPolicy", env, **small, attention="conv", auxiliary="contrastive")
     games = [evaluate(model, "original", episodes=1).iloc[0] for model in (plain, full)]
-    assert games[0]["method"] == "ppo"
-    assert games[1]["method"].startswith("ppo-nature")
+    # SB3's own settings, which `algo=ppo_defaults` has
+    assert games[0]["method"] == "ppo_defaults"
+    assert games[1]["method"].startswith("ppo_defaults-nature-conv-")
     assert games[1]["auxiliary"] == "contrastive"
     assert games[1]["run"] != games[0]["run"]
