@@ -1,6 +1,6 @@
 """The quick part of `make torture`: every kind of fault at least once, and the harness itself.
 
-What is too slow for every commit (sweeps of real processes, growth over many updates) is left to it.
+What is too slow for every commit (sweeps of processes, growth over many updates) is left to it.
 """
 
 from __future__ import annotations
