@@ -129,6 +129,16 @@ PROBES = TableSchema(
     measures=("r2", "error", "correlation", "balanced_accuracy"),
     single=False,
 )
+PLASTICITY_TABLE = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "eval_seed", "frames", "fit_steps"),
+        *("trained", "fresh", "ratio"),
+    ),
+    key=("method", "step", "eval_seed", "frames", "fit_steps"),
+    needed=("run", "method", "train_seed", "step", "trained", "fresh"),
+    measures=("trained", "fresh", "ratio"),
+    single=True,
+)
 MEASURED = {  # what the report reads
     "episodes": EPISODES,
     "twin": TWIN,
@@ -139,6 +149,7 @@ FILES = {  # where a run folder has them
     "episodes": "evaluation/episodes.csv",
     "twin": "evaluation/twin.csv",
     "probes": "evaluation/probes.csv",
+    "plasticity": "evaluation/plasticity.csv",
     "attention": "attention/scores.csv",
     "faithfulness": "attention/faithfulness.csv",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -83,7 +85,8 @@ class SelfPrediction(AuxiliaryLoss):
 
     @torch.no_grad()
     def _target(self, images: Tensor) -> Tensor:
-        cells = rescaled(self.key_encoder.copy.encode(images).feature_map)
+        encoder: Any = self.key_encoder.copy
+        cells = rescaled(encoder.encode(images).feature_map)
         target: Tensor = self.key_projection(cells.flatten(1))
         return target
 
