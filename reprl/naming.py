@@ -142,7 +142,8 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     if _sees_background(config):
-        names["encoder"] += "_background"
+        word = config["env"]["background"]
+        names["encoder"] += f"_{word}" if isinstance(word, str) else "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names

@@ -40,7 +40,7 @@ ENV: dict[str, Number] = {
     "size": Number(8, 512, whole=True, usual=(36, 210)),
     "noop_max": Number(0, 1000, whole=True),
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
-    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4)),
+    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4), word="adaptive"),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {

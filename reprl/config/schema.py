@@ -44,7 +44,7 @@ class Env:
     noop_max: int = field(metadata={"range": ENV["noop_max"]})
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
-    background: float | None = field(default=None, metadata={"range": ENV["background"]})
+    background: float | str | None = field(default=None, metadata={"range": ENV["background"]})
 
     @property
     def variants(self) -> list[Any]:
