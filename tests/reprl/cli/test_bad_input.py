@@ -118,8 +118,8 @@ trust=1bad | trust=1bad
 -m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
 -m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
 -m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
--m seeds=until_decided max_seeds=2 run_dir={claimed} experiment=plain,only_drac | max_seeds=2 | 3 seeds
--m seeds=until_decided run_dir={claimed} experiment=plain,rad_boxes | only_drac | choose from
+-m seeds=until_decided max_seeds=2 experiment=plain,only_drac run_dir={claimed} | 3 seeds
+-m seeds=until_decided run_dir={claimed} experiment=plain,rad_boxes | only_drac
 -m seeds=decided | seeds=decided | until_decided
 -m seed=0,1 max_seeds=5 | max_seeds=5 | seeds=until_decided
 seeds=until_decided | seeds=until_decided | add -m
