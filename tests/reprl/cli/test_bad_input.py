@@ -115,6 +115,14 @@ trust=1bad | trust=1bad
 -m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
 -m seed=0,1 run_dir={file} | {file}
 -m seed=0,1 hydra/launcher=moon | moon
+-m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
+-m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
+-m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
+-m seeds=until_decided max_seeds=2 experiment=plain,only_drac run_dir={claimed} | 3 seeds
+-m seeds=until_decided run_dir={claimed} experiment=plain,rad_boxes | only_drac
+-m seeds=decided | seeds=decided | until_decided
+-m seed=0,1 max_seeds=5 | max_seeds=5 | seeds=until_decided
+seeds=until_decided | seeds=until_decided | add -m
 """
 OTHERS = """
 resume | exactly one run folder, got 0
@@ -263,6 +271,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    (place / "claimed").mkdir()
+    (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
         shutil.copytree(GOLDEN, place / name)
     for name in ("edited", "later", "no_checkpoints"):
