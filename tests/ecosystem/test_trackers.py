@@ -1,7 +1,7 @@
 """wandb and TensorBoard on real runs: what they hold, and that they change nothing.
 
-wandb is offline: its files are read, and `wandb agent` is stood in for by its own functions that make
-the command, with the environment it sets. What a server would answer is not tested.
+wandb is offline: its files are read, and `wandb agent` is stood in for by its own functions that
+make the command, with the environment it sets. What a server would answer is not tested.
 """
 
 import io
@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from reprl.cli import main
 from reprl.runs.folder import open_run
 from reprl.runs.logbook import identity_of, log_results
 from reprl.runs.media import LoggedTable
+from reprl.runs.writers import stock_tags
 from tests.helpers import refuses
 from tests.runs import TINY, same_runs, train
 from tests.wandb_files import artifacts, history, whole
@@ -41,7 +41,7 @@ def board(run: Path) -> EventAccumulator:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with every logger and a mask, where wandb's variables say where and as what."""
     place = tmp_path_factory.mktemp("trackers")
     words = {"WANDB_NAME": "my name", "WANDB_RUN_GROUP": "my group", "WANDB_TAGS": "mine,too"}
@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("WANDB_RUN_ID", raising=False)
         (place / "elsewhere").mkdir()
         assert train(place / "run", *MASK, "media=12", "wandb=offline") == 0
-    yield place / "run"
+    return place / "run"
 
 
 def offline(place: Path) -> list[list[Any]]:
@@ -71,7 +71,9 @@ def test_tensorboard_holds_settings_sb3s_tags_video_pictures_and_the_masks_histo
 ) -> None:
     events = board(run)
     tags = events.Tags()
-    assert {"rollout/score", "train/value_loss", "train/explained_variance"} <= set(tags["scalars"])
+    assert {"validation/score", "train/value_loss", "train/explained_variance"} <= set(
+        tags["scalars"]
+    )
     ours = [(e.step, e.value) for e in events.Scalars("time/elapsed")]
     assert [(e.step, e.value) for e in events.Scalars("time/time_elapsed")] == ours
     assert [e.value for e in events.Scalars("time/total_timesteps")] == [s for s, _ in ours]
@@ -92,6 +94,17 @@ def test_tensorboard_holds_settings_sb3s_tags_video_pictures_and_the_masks_histo
     settings = plugin_data_pb2.HParamsPluginData.FromString(raw).session_start_info.hparams
     assert settings["algo.gamma"].number_value == 0.99
     assert settings["attention"].string_value == "conv"
+
+
+def test_a_row_goes_by_sb3s_names_too() -> None:
+    row = {"rollout/score": 3.0, "rollout/length": 90.0, "time/elapsed": 2.0, "train/loss": 1.0}
+    assert stock_tags(128, row) == {
+        "rollout/ep_rew_mean": 3.0,
+        "rollout/ep_len_mean": 90.0,
+        "time/time_elapsed": 2.0,
+        "time/total_timesteps": 128.0,
+    }
+    assert stock_tags(128, {"evaluation/score/original": 3.0}) == {}
 
 
 def test_wandb_holds_media_a_table_and_what_its_variables_say(run: Path) -> None:
