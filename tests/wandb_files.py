@@ -42,13 +42,15 @@ def whole(path: Path) -> list[Any]:
 
 
 def history(found: list[Any]) -> dict[str, Any]:
-    """The last value of everything that was logged."""
-    return {
-        "/".join(i.nested_key) or i.key: json.loads(i.value_json)
-        for r in found
-        if r.HasField("history")
-        for i in r.history.item
-    }
+    """The last value of everything that was logged; what is nested comes in pieces."""
+    logged: dict[str, Any] = {}
+    for item in (i for r in found if r.HasField("history") for i in r.history.item):
+        *outer, last = list(item.nested_key) or [item.key]
+        place = logged
+        for name in outer:
+            place = place.setdefault(name, {})
+        place[last] = json.loads(item.value_json)
+    return logged
 
 
 def artifacts(found: list[Any]) -> dict[str, list[str]]:

@@ -35,7 +35,9 @@ GAMES = ["variants=original", "episodes=1", "n_envs=1", "workers=0", "progress=o
 
 
 def board(run: Path) -> EventAccumulator:
-    events = EventAccumulator(str(run / "tensorboard"), size_guidance={"images": 0, "tensors": 0})
+    events = EventAccumulator(
+        str(run / "tensorboard"), size_guidance={"images": 0, "tensors": 0, "histograms": 0}
+    )
     events.Reload()
     return events
 
@@ -205,7 +207,5 @@ def test_the_recipe_of_a_wandb_agent(tmp_path: Path) -> None:
     found = next(r.run for r in whole(file) if r.HasField("run"))
     assert (found.run_id, found.sweep_id) == ("theagents1", "asweep01")
     config = {u.key: json.loads(u.value_json) for u in found.config.update}
-    assert (
-        config["algo"]["learning_rate"]["start"] == 5e-4 or config["algo"]["learning_rate"] == 5e-4
-    )
+    assert config["algo"]["learning_rate"] == 5e-4
     assert config["choices"]["augmentation"] == "texture"
