@@ -33,6 +33,9 @@ def part_name(spec: Any) -> str:
     if isinstance(spec, Mapping):
         if spec.get("name"):
             return str(spec["name"])
+        adapted = class_name(spec.get("_target_")) == "ModuleAugmentation"
+        if adapted and isinstance(spec.get("module"), Mapping):
+            return part_name(spec["module"])
         if "_target_" in spec:
             return class_name(spec["_target_"]).lower()
         named = [part_name(v) for v in spec.values() if isinstance(v, Mapping)]

@@ -128,6 +128,7 @@ TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
 ANCHOR = OneOf(("view", "batch"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
+CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
@@ -214,6 +215,22 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},
     "Blur": PROBABILITY | {"sigma": Span(Number(0.01, 100))},
+    "Rotate": PROBABILITY | {"degrees": Number(0, 180), "fill": OneOf(("edge", "black"))},
+    # from 1 on corners could meet, and the picture would fold over
+    "Perspective": PROBABILITY | {"distortion": Number(0, 0.9), "fill": OneOf(("edge", "black"))},
+    "RandomConvolution": PROBABILITY
+    | {"size": Number(1, 99, whole=True), "mix": Span(FRACTION), "channels": CHANNELS},
+    "Texture": PROBABILITY
+    | {
+        "strength": Span(FRACTION),
+        "kind": OneOf(("any", "plasma", "stripes", "checks", "blobs", "grain")),
+    },
+    "Sharpness": PROBABILITY | {"factor": Span(Number(0, 100))},
+    "Equalize": PROBABILITY | {"strength": Span(FRACTION)},
+    "ColorJitter": PROBABILITY
+    | dict.fromkeys(("brightness", "contrast", "saturation"), FRACTION)
+    | {"hue": Number(0, 0.5)},
+    "ModuleAugmentation": {"channels": CHANNELS},
 }
 
 

@@ -95,10 +95,7 @@ def targets(
     nothing gives `into=None`.
     """
     if place.is_file():
-        if which != "newest":
-            raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
-        found: list[Measured] = [archive(place, out)]
-        problems: list[str] = []
+        found, problems = found_in(place, which, out)
     else:
         runs, problems = _of_folder(place, which)
         out = work_folder(place, out)
@@ -112,6 +109,18 @@ def targets(
         key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
         check_writable(target.place / into, key, then)
     return found, problems
+
+
+def found_in(
+    place: Path, which: str = "newest", out: Path | None = None
+) -> tuple[list[Measured], list[str]]:
+    """The checkpoints at a place, and a sentence for each run without one; nothing is written."""
+    if place.is_file():
+        if which != "newest":
+            raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
+        return [archive(place, out)], []
+    runs, problems = _of_folder(place, which)
+    return [*runs], problems
 
 
 def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:

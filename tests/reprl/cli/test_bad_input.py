@@ -55,6 +55,8 @@ eval.variants=orignal | orignal | Did you mean 'original'?
 eval.variants=[original@2] | original@2
 eval=3 | eval
 log.every=0 | log.every=0
+media=-1 | media=-1
+media=few | media=few
 log.evry=5 | log.evry | Did you mean
 algo.clip_range=-1 | algo.clip_range=-1
 algo.gae_lambda=2 | algo.gae_lambda=2
@@ -234,6 +236,17 @@ preview skill=2 | skill=2
 preview seed=x | seed=x
 preview severity=5 | severity=5
 preview {run} | takes no folder
+video | at least one run folder
+video {run} variant=nope | nope
+video {run} variant=suite:published | variant=suite:published | one variant
+video {run} output=film.avi | output=film.avi | .mp4 or .gif
+video {run} seconds=0 | seconds=0
+video {run} attention=msk | attention=msk | Did you mean 'mask'?
+video {run} checkpoint=first | checkpoint=first
+video {run} {run} {run} {run} {run} | at most 4
+video agent:imitatoin | imitatoin | Did you mean 'imitation'?
+evaluate {run} wandb=yes | wandb=yes
+report {run} wandb=on | wandb=on | Did you mean
 list nothing | no group 'nothing'
 list encodr | Did you mean 'encoder'?
 list --config-dir=nowhere | no folder 'nowhere'
