@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from reprl import __version__
-from reprl.analysis import contents, measured
+from reprl.analysis import contents, measured, representation
 from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
@@ -55,6 +55,7 @@ INTERVALS = (
 SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may not
 LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
+REPRESENTED = ("probes", "layers", "interventions", "breaking")
 KINDS = {
     "mask": "Masks: what the agent lets through",
     "saliency": "Saliency: what its policy depends on",
@@ -128,10 +129,12 @@ def compose(
     tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
+    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    data["taken"] = jsonable(representation.taken_away(results.probes, table, _tracked(game)))
+    data["tracked"] = _tracked(game) or ""
     grid: dict[str, Any] = {"methods": [], "cells": []}
     if table is not None:
         grid = matrix(table, order)
-        game = results.runs[0].game if results.runs else DEFAULT_GAME
         data["overview"] = jsonable(overview(table, found, order))
         data["profile"] = jsonable(profiles(table, order))
         data["matrix"] = grid["methods"]
@@ -173,6 +176,8 @@ def compose(
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
         "learning": bool(data["learning"]["steps"]),
         "gallery": gallery,
+        "represented": any(len(tables[name].frame) for name in REPRESENTED),
+        "represented_tables": [t for n in REPRESENTED if len((t := tables[n]).frame)],
         "metrics": list(dict.fromkeys(tables["attention"].frame.get("metric", []))),
         "tables": tables,
         "commands": calls,
@@ -204,6 +209,7 @@ def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
         ("compare", "Method against method"): context["evaluated"],
         ("explorer", "Watch a game change"): context["explorer"],
         ("attention", "Where the agents look"): looks,
+        ("representation", "What the features hold"): context["represented"],
         ("twin", tables["twin"].title): full("twin"),
         ("learning", PLOTS["learning"]["title"]): context["learning"],
         ("difficulty", tables["difficulty"].title): full("difficulty"),
@@ -229,6 +235,10 @@ def _tables(
         measured.twin_table(results.twin),
         measured_attention,
         measured.faithfulness_table(results.faithfulness),
+        representation.probe_table(results.probes),
+        representation.layers_table(results.layers),
+        representation.interventions_table(results.interventions),
+        representation.breaking_table(results.breaking),
         ablation_table(results),
         settings_table(results.runs),
     ]
@@ -254,11 +264,15 @@ def _tables(
 
 def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
     game = results.runs[0].game if results.runs else DEFAULT_GAME
+    return where_it_looks(attention, _tracked(game))
+
+
+def _tracked(game: str) -> str | None:
+    """The object that agents of a game should follow."""
     try:
-        tracked = game_of(game).tracked
+        return game_of(game).tracked
     except UserError:  # a game of the user's own that is not here
-        tracked = None
-    return where_it_looks(attention, tracked)
+        return None
 
 
 def _headlines(

@@ -8,7 +8,7 @@ under the objects (only where the background shows), so it hides neither ball no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,10 +227,3 @@ def played(who: Subject, drawn: Drawn | None, episodes: int, seed: int) -> float
     variant: Any = CLEAN if drawn is None else drawn.variant
     table = evaluate(agent, variant, episodes, seed + 1, **who.settings)
     return float(table["episode_return"].mean())
-
-
-def smallest(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of each run the row that broke it, or its last one."""
-    for _, part in rows.groupby(["run", "step"], sort=False):
-        broken = part[part["broken"] == 1]
-        yield (broken if len(broken) else part).iloc[-1].to_dict()

@@ -70,7 +70,7 @@ def _show_runs(tables: list[pd.DataFrame]) -> None:
     """Means over the runs of each method, in the layer that the heads read."""
     import pandas as pd
 
-    from reprl.analysis.probe.runs import features_layer, over_runs
+    from reprl.analysis.readability import features_layer, over_runs
 
     rows = pd.concat(tables, ignore_index=True)
     print("\nmean over runs [95 % interval] in the layer that the heads read")

@@ -41,7 +41,7 @@ def over_runs(rows: pd.DataFrame, keys: Sequence[str] = KEYS) -> pd.DataFrame:
 def features_layer(rows: pd.DataFrame) -> str:
     """The layer the heads read: the last one of the network that has more units than any head."""
     own = rows[rows["source"] == "agent"]
-    sizes = own.drop_duplicates("layer").set_index("layer")["inputs"]
+    sizes = pd.to_numeric(own.drop_duplicates("layer").set_index("layer")["inputs"])
     names = [str(name) for name in sizes.index if name not in ("action_net", "value_net", "q_net")]
     wide = [name for name in names if np.isfinite(sizes[name]) and sizes[name] > 1]
     return wide[-1] if wide else str(sizes.index[-1])
