@@ -24,6 +24,7 @@ from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
 from reprl.analysis.definitions import PLOTS
+from reprl.analysis.embedding.page import embedded_maps
 from reprl.analysis.explorer.embed import embedded_films
 from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
 from reprl.analysis.gallery import EmbeddedPicture, pictures
@@ -56,6 +57,7 @@ SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may
 LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
 REPRESENTED = ("probes", "layers", "interventions", "breaking")
+SCRIPTS = ("charts.js", "overview.js", "page.js", "explorer.js", "embedding.js")
 KINDS = {
     "mask": "Masks: what the agent lets through",
     "saliency": "Saliency: what its policy depends on",
@@ -141,10 +143,16 @@ def compose(
         data["thumbnails"] = thumbnails(variants, game)
     calls = commands(results, out)
     films = embedded_films(results, order, table)
-    css = _template("report.css") + _template("overview.css") + _template("explorer.css")
+    maps = embedded_maps(results, order)
+    css = (
+        _template("report.css")
+        + _template("overview.css")
+        + _template("explorer.css")
+        + _template("embedding.css")
+    )
     css += f":root {{ {colours(False)} }}\n"
     css += f"@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
-    script = "".join(map(_template, ("charts.js", "overview.js", "page.js", "explorer.js")))
+    script = "".join(map(_template, SCRIPTS))
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method
     environment.globals["row_methods"] = _row_methods
@@ -170,13 +178,14 @@ def compose(
         "numbered": any(len(m) > LONGEST for m in grid["methods"]),
         "kinds": attended,
         "explorer": films,
+        "maps": maps,
         "explorer_html": Markup(_template("explorer.html")),  # noqa: S704  # our own file
         "plots": [(k, PLOTS[k]["title"]) for k in POINTS if data["points"][k]],
         "opens": _first_plot(data["points"]),
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
         "learning": bool(data["learning"]["steps"]),
         "gallery": gallery,
-        "represented": any(len(tables[name].frame) for name in REPRESENTED),
+        "represented": bool(maps) or any(len(tables[name].frame) for name in REPRESENTED),
         "represented_tables": [t for n in REPRESENTED if len((t := tables[n]).frame)],
         "metrics": list(dict.fromkeys(tables["attention"].frame.get("metric", []))),
         "tables": tables,

@@ -168,7 +168,7 @@ BREAKING = TableSchema(
     ),
     key=("method", "step", "eval_seed"),
     needed=("run", "method", "train_seed", "variant", "height", "width", "js"),
-    measures=("row", "column", "gray", "flips", "clean", "score", "share"),
+    measures=("row", "column", "gray", "flips", "clean", "score", "share", "broken"),
     single=False,
 )
 MEASURED = {  # what the report reads
