@@ -43,10 +43,10 @@ def commands(name: str) -> list[list[str]]:
     variants = f"variants={','.join(VARIANTS)}"
     scripted = ["player=scripted", out]
     return [
-        ["probe", f"agent:{name}", variants, "frames=300", "games=6", *scripted],
-        ["layers", f"agent:{name}", variants, "frames=100", "games=4", *scripted],
-        ["intervene", f"agent:{name}", "frames=100", "games=2", *scripted],
-        ["breaking", f"agent:{name}", "tries=24", "frames=24", "largest=100", out],
+        ["probe", f"agent:{name}", variants, *scripted],
+        ["layers", f"agent:{name}", variants, *scripted],
+        ["intervene", f"agent:{name}", *scripted],
+        ["breaking", f"agent:{name}", "tries=36", "largest=400", out],
     ]
 
 
@@ -218,7 +218,8 @@ def main() -> None:
         for file in RESULTS.glob("*/*"):
             if file.name in ("config.yaml", "run.json", "metrics.csv"):
                 file.unlink()  # the shipped agent's own
-    write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8")))
+    if options.page or not options.only:
+        write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":
