@@ -79,6 +79,10 @@ class Emulator:
         self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
         self._draws = [e for e in self.effects if type(e).draw is not Effect.draw]
 
+    def intervene(self, change: Any) -> None:
+        """Call `change.before_frame(machine)` before each frame, until a state is restored."""
+        self._before = [*self._before, change]
+
     # -- the game ------------------------------------------------------------------------------
 
     def reset(self) -> None:

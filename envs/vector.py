@@ -252,6 +252,16 @@ class AtariVecEnv(VecEnv):
         self.seed_value, self._reseed = header["seed"], header["reseed"]
         self._started = True
 
+    def repeat(self, source: int, rows: Iterable[int]) -> None:
+        """Let environments stand exactly where `source` stands, its variant included."""
+        source = whole("source", source, 0, self.num_envs - 1)
+        meta, blob = self._call("snapshot", [(source,)])[0]
+        self._call("restore", [(row, meta, blob) for row in rows if row != source])
+
+    def intervene(self, index: int, change: Any) -> None:
+        """Change a running game through RAM until its state is restored; see Intervention."""
+        self.env_method("intervene", change, indices=whole("index", index, 0, self.num_envs - 1))
+
     def _call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a block's method for each argument tuple, whose first entry is the row."""
         self._require_idle()

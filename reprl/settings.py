@@ -49,6 +49,24 @@ PROBE: dict[str, Number] = {
     "every": Number(1, 1000, whole=True),
     "seed": GAME_SEED,
 }
+# looking at the same states in several pictures or worlds: `reprl layers`, `intervene`, `embed`
+TWINS: dict[str, Number] = {
+    "frames": Number(20, 20_000, whole=True, usual=(100, 4000)),
+    "games": Number(1, 256, whole=True),
+    "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+    "neighbours": Number(1, 20, whole=True),
+    "perplexity": Number(2, 200),
+}
+BREAKING: dict[str, Number] = {
+    "frames": Number(8, 2000, whole=True),
+    "tries": Number(2, 10_000, whole=True),
+    "largest": Number(1, 6400, whole=True),  # cells of the 80x80 grid that drawings are made of
+    "kept": FRACTION,
+    "divergence": Number(0, 0.6931472),
+    "episodes": EPISODES,
+    "seed": GAME_SEED,
+}
 SEVERITY = FRACTION
 SKILL = FRACTION
 SCORE_SCALE = Number(0, open_low=True)  # of a game, in points

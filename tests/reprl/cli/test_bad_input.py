@@ -192,6 +192,28 @@ probe {run} variants=nope | nope
 probe {run} player=me | me
 probe {run} frames=0 | frames=0
 probe agent:nobody | nobody
+probe | at least one run folder
+probe {run} {empty} | {empty}
+layers | at least one run folder
+layers {run} | variants=original
+layers {run} variants=nope | nope
+layers {run} variants=drift_left | drift_left
+layers {run} variants=green_lines frames=3 | frames=3
+layers {run} variants=green_lines player=me | me
+layers {empty} variants=green_lines | {empty}
+intervene {run} method=magic | method | magic
+intervene {run} player=me | me
+intervene {run} frames=1 | frames=1
+intervene agent:nobody | nobody
+breaking {run} tries=1 | tries=1
+breaking {run} kept=2 | kept=2
+breaking {run} divergence=1 | divergence=1
+breaking {run} largest=0 | largest=0
+breaking {run} episodes=0 | episodes=0
+embed {run} method=isomap | isomap
+embed {run} neighbours=0 | neighbours=0
+embed {run} perplexity=0 | perplexity=0
+embed {run} variants=nope | nope
 attention {empty} | {empty}
 attention {run} variant=nope | nope
 attention {run} steps=1 | steps=1
