@@ -95,6 +95,7 @@ class AtariVecEnv(VecEnv):
     ) -> None:
         n = len(variants)
         self.settings = settings
+        self.variants = list(variants)  # of each environment
         self.game = game_of(settings.game)
         self.seed_value = seed
         self._reseed: int | None = None
