@@ -33,6 +33,9 @@ def part_name(spec: Any) -> str:
     if isinstance(spec, Mapping):
         if spec.get("name"):
             return str(spec["name"])
+        adapted = class_name(spec.get("_target_")) == "ModuleAugmentation"
+        if adapted and isinstance(spec.get("module"), Mapping):
+            return part_name(spec["module"])
         if "_target_" in spec:
             return class_name(spec["_target_"]).lower()
         named = [part_name(v) for v in spec.values() if isinstance(v, Mapping)]
@@ -143,7 +146,8 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     if _sees_background(config):
-        names["encoder"] += "_background"
+        word = config["env"]["background"]
+        names["encoder"] += f"_{word}" if isinstance(word, str) else "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names

@@ -40,13 +40,31 @@ ENV: dict[str, Number] = {
     "size": Number(8, 512, whole=True, usual=(36, 210)),
     "noop_max": Number(0, 1000, whole=True),
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
-    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4)),
+    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4), word="adaptive"),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {
     "frames": Number(100, 20_000, whole=True, usual=(600, 6000)),
     "games": Number(3, 256, whole=True),
     "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+}
+# looking at the same states in several pictures or worlds: `reprl layers`, `intervene`, `embed`
+TWINS: dict[str, Number] = {
+    "frames": Number(20, 20_000, whole=True, usual=(100, 4000)),
+    "games": Number(1, 256, whole=True),
+    "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+    "neighbours": Number(1, 20, whole=True),
+    "perplexity": Number(2, 200),
+}
+BREAKING: dict[str, Number] = {
+    "frames": Number(8, 2000, whole=True),
+    "tries": Number(2, 10_000, whole=True),
+    "largest": Number(1, 6400, whole=True),  # cells of the 80x80 grid that drawings are made of
+    "kept": FRACTION,
+    "divergence": Number(0, 0.6931472),
+    "episodes": EPISODES,
     "seed": GAME_SEED,
 }
 # of `reprl plasticity`
@@ -139,6 +157,7 @@ TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
 ANCHOR = OneOf(("view", "batch"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
+CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
@@ -244,6 +263,22 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},
     "Blur": PROBABILITY | {"sigma": Span(Number(0.01, 100))},
+    "Rotate": PROBABILITY | {"degrees": Number(0, 180), "fill": OneOf(("edge", "black"))},
+    # from 1 on corners could meet, and the picture would fold over
+    "Perspective": PROBABILITY | {"distortion": Number(0, 0.9), "fill": OneOf(("edge", "black"))},
+    "RandomConvolution": PROBABILITY
+    | {"size": Number(1, 99, whole=True), "mix": Span(FRACTION), "channels": CHANNELS},
+    "Texture": PROBABILITY
+    | {
+        "strength": Span(FRACTION),
+        "kind": OneOf(("any", "plasma", "stripes", "checks", "blobs", "grain")),
+    },
+    "Sharpness": PROBABILITY | {"factor": Span(Number(0, 100))},
+    "Equalize": PROBABILITY | {"strength": Span(FRACTION)},
+    "ColorJitter": PROBABILITY
+    | dict.fromkeys(("brightness", "contrast", "saturation"), FRACTION)
+    | {"hue": Number(0, 0.5)},
+    "ModuleAugmentation": {"channels": CHANNELS},
 }
 
 

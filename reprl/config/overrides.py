@@ -139,7 +139,7 @@ def _is_schedule(value: Mapping[str, Any]) -> bool:
 def refuse(override: Override) -> None:
     """Say what cannot be asked of a single run."""
     key = override.key_or_group
-    if key == "sweep" or key.startswith("sweep."):
+    if key in ("sweep", "seeds", "max_seeds") or key.startswith("sweep."):
         raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
     if re.match("hydra[./]launcher", key):
         raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")

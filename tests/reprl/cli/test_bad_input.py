@@ -55,6 +55,8 @@ eval.variants=orignal | orignal | Did you mean 'original'?
 eval.variants=[original@2] | original@2
 eval=3 | eval
 log.every=0 | log.every=0
+media=-1 | media=-1
+media=few | media=few
 log.evry=5 | log.evry | Did you mean
 algo.clip_range=-1 | algo.clip_range=-1
 algo.gae_lambda=2 | algo.gae_lambda=2
@@ -131,6 +133,14 @@ trust=1bad | trust=1bad
 -m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
 -m seed=0,1 run_dir={file} | {file}
 -m seed=0,1 hydra/launcher=moon | moon
+-m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
+-m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
+-m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
+-m seeds=until_decided max_seeds=2 experiment=plain,only_drac run_dir={claimed} | 3 seeds
+-m seeds=until_decided run_dir={claimed} experiment=plain,rad_boxes | only_drac
+-m seeds=decided | seeds=decided | until_decided
+-m seed=0,1 max_seeds=5 | max_seeds=5 | seeds=until_decided
+seeds=until_decided | seeds=until_decided | add -m
 """
 OTHERS = """
 resume | exactly one run folder, got 0
@@ -198,6 +208,28 @@ probe {run} variants=nope | nope
 probe {run} player=me | me
 probe {run} frames=0 | frames=0
 probe agent:nobody | nobody
+probe | at least one run folder
+probe {run} {empty} | {empty}
+layers | at least one run folder
+layers {run} | variants=original
+layers {run} variants=nope | nope
+layers {run} variants=drift_left | drift_left
+layers {run} variants=green_lines frames=3 | frames=3
+layers {run} variants=green_lines player=me | me
+layers {empty} variants=green_lines | {empty}
+intervene {run} method=magic | method | magic
+intervene {run} player=me | me
+intervene {run} frames=1 | frames=1
+intervene agent:nobody | nobody
+breaking {run} tries=1 | tries=1
+breaking {run} kept=2 | kept=2
+breaking {run} divergence=1 | divergence=1
+breaking {run} largest=0 | largest=0
+breaking {run} episodes=0 | episodes=0
+embed {run} method=isomap | isomap
+embed {run} neighbours=0 | neighbours=0
+embed {run} perplexity=0 | perplexity=0
+embed {run} variants=nope | nope
 attention {empty} | {empty}
 attention {run} variant=nope | nope
 attention {run} steps=1 | steps=1
@@ -270,6 +302,17 @@ preview skill=2 | skill=2
 preview seed=x | seed=x
 preview severity=5 | severity=5
 preview {run} | takes no folder
+video | at least one run folder
+video {run} variant=nope | nope
+video {run} variant=suite:published | variant=suite:published | one variant
+video {run} output=film.avi | output=film.avi | .mp4 or .gif
+video {run} seconds=0 | seconds=0
+video {run} attention=msk | attention=msk | Did you mean 'mask'?
+video {run} checkpoint=first | checkpoint=first
+video {run} {run} {run} {run} {run} | at most 4
+video agent:imitatoin | imitatoin | Did you mean 'imitation'?
+evaluate {run} wandb=yes | wandb=yes
+report {run} wandb=on | wandb=on | Did you mean
 list nothing | no group 'nothing'
 list encodr | Did you mean 'encoder'?
 list --config-dir=nowhere | no folder 'nowhere'
@@ -307,6 +350,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    (place / "claimed").mkdir()
+    (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
         shutil.copytree(GOLDEN, place / name)
     for name in ("edited", "later", "no_checkpoints"):
