@@ -209,6 +209,7 @@ TABLES = {
 }
 
 
+@lru_cache(maxsize=1)
 def sentences() -> dict[str, list[str]]:
     """Every sentence with a number that the page must have, from the results."""
     summary = overall(results().episodes).set_index("method")
