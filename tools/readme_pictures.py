@@ -43,6 +43,7 @@ MASKED = ("imitation_taught", "imitation_motion", "imitation_object", "imitation
 CAUGHT, HOLDS = (178, 60, 23), (13, 98, 140)
 COLOURS = {"imitation": CAUGHT, "imitation_background": HOLDS}
 HEATS = {"mask": "its mask", "perturbation": "what it depends on"}
+NAMES = ("only_drac:DrAC", "plain:plain PPO")  # as docs/report.md calls them
 INK, PAPER = (30, 33, 38), (255, 255, 255)
 WIDTH, HEIGHT, GAP, HEAD = 160, 210, 16, 38
 LOOK_EVERY = 2  # steps: perturbing a picture takes hundreds of passes
@@ -151,7 +152,7 @@ def screens() -> None:
         print("there is no Chromium here: the report's pictures stay as they are.")
         return
     with tempfile.TemporaryDirectory() as place:
-        path, _ = write_report([ROOT / "results" / "methods"], place, figures=False)
+        path, _ = write_report([ROOT / "results" / "methods"], place, figures=False, names=NAMES)
         page = browser.Page()
         try:
             for name, width, height in (("laptop", 1280, 800), ("phone", 390, 844)):
