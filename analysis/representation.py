@@ -148,7 +148,8 @@ def smallest(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of each run the row that broke it, or its last one."""
     for _, part in rows.groupby(["run", "step"], sort=False):
         broken = part[part["broken"] == 1]
-        yield (broken if len(broken) else part).iloc[-1].to_dict()
+        last = (broken if len(broken) else part).iloc[-1]
+        yield {str(key): value for key, value in last.items()}
 
 
 def _estimates(rows: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pd.DataFrame:
@@ -180,12 +181,14 @@ def taken_away(
     rows = rows[(rows["source"] == "agent") & rows["label"].isin([f"{tracked}_x", f"{tracked}_y"])]
     random = random_scores(table.scores)
     found = []
-    for (method, seed), own in rows.groupby(["method", "train_seed"], sort=False):
-        if is_baseline(str(method)) or (method, seed) not in table.scores.index:
+    keys: Any
+    for keys, own in rows.groupby(["method", "train_seed"], sort=False):
+        method, seed = str(keys[0]), int(keys[1])
+        if is_baseline(method) or (method, seed) not in table.scores.index:
             continue
         part = own[own["layer"] == features_layer(own)]
         held = readable(part).clip(lower=0).groupby(part["variant"]).mean()
-        scores = table.scores.loc[(method, seed)]
+        scores: Any = table.scores.loc[keys]
         learned = scores[CLEAN] - random.get(CLEAN, np.nan)
         if not held.get(CLEAN, 0) > 0 or not learned >= table.scale:
             continue
@@ -194,8 +197,8 @@ def taken_away(
             if variant != CLEAN and np.isfinite(kept):
                 found.append(
                     {
-                        "method": str(method),
-                        "seed": int(seed),
+                        "method": method,
+                        "seed": seed,
                         "variant": str(variant),
                         "kept": float(kept),
                         "readable": float(held[variant] / held[CLEAN]),
