@@ -57,7 +57,7 @@ def probe_table(probes: pd.DataFrame) -> Table:
     columns = [METHOD, VARIANT, Column("source", "Read from"), Column("layer", "Layer"), SEEDS]
     for label in labels:
         what = "R2: 1 is all, 0 nothing" if label in numbers else "balanced accuracy: 0.5 is chance"
-        columns.append(spread(label, label.replace("_", " "), "small", what))
+        columns.append(spread(label, label.replace("_", " "), "two", what))
     first = rows.iloc[0]
     note = (
         f"Linear probes, fitted on clean frames of player={first[PLAYER]} and read on other games, "
@@ -75,9 +75,9 @@ def layers_table(layers: pd.DataFrame) -> Table:
     """Similarity of clean and varied activations, and what putting a layer right returns."""
     title = "Layers: where the damage is done"
     texts = {
-        "cka": ("CKA", "small", "similarity of the geometry: 1 is the same, blind to an offset"),
-        "cosine": ("Cosine", "small", "of clean and varied activation, mean over frames"),
-        "distance": ("Distance", "small", "as a multiple of the clean frames' own spread"),
+        "cka": ("CKA", "two", "similarity of the geometry: 1 is the same, blind to an offset"),
+        "cosine": ("Cosine", "two", "of clean and varied activation, mean over frames"),
+        "distance": ("Distance", "two", "as a multiple of the clean frames' own spread"),
         "policy_returned": ("Policy back", "share", "with the clean activation put back here"),
         "value_returned": ("Value back", "share", "with the clean activation put back here"),
         "policy_offset": ("Policy by mean", "share", "with only the clean mean put back here"),
@@ -103,9 +103,9 @@ def interventions_table(interventions: pd.DataFrame) -> Table:
     texts = {
         "js": ("Policy JS", "small", "nats by which the policy moves"),
         "flips": ("Action flips", "share", "another likeliest action"),
-        "value_error": ("Value change", "small", "absolute"),
-        "claim_density": ("Map", "small", "mass of mask or gradient on it, as a multiple of even"),
-        "rank_correlation": ("Rank correlation", "small", "of policy JS and map over all changes"),
+        "value_error": ("Value change", "two", "absolute"),
+        "claim_density": ("Map", "two", "mass of mask or gradient on it, as a multiple of even"),
+        "rank_correlation": ("Rank correlation", "two", "of policy JS and map over all changes"),
     }
     columns += [spread(k, label, kind, text) for k, (label, kind, text) in texts.items()]
     note = (

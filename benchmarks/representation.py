@@ -103,7 +103,7 @@ def damaged() -> str:
         found = measured(name, "layers")
         for variant in ("green_lines", "constant_rectangle"):
             for row in found[found["variant"] == variant].to_dict("records"):
-                cells = [f"{row[k]:.2f}" for k in columns]
+                cells = [_number(row[k], 2) for k in columns]
                 lines.append([name, variant, str(row["layer"]), *cells])
     return _table(lines)
 
