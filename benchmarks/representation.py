@@ -29,6 +29,7 @@ VARIANTS = ("constant_rectangle", "moving_square", "green_lines", "diagonals", "
 POSITIONS = ("ball_x", "ball_y", "paddle_x")
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
 LAYER = "linear.0"
+SEARCH = ("tries=12", "frames=16", "largest=16", "episodes=3")  # the smallest that says anything
 SCHEMAS = {
     "probes": PROBES,
     "layers": LAYERS,
@@ -46,7 +47,7 @@ def commands(name: str) -> list[list[str]]:
         ["probe", f"agent:{name}", variants, *scripted],
         ["layers", f"agent:{name}", variants, *scripted],
         ["intervene", f"agent:{name}", *scripted],
-        ["breaking", f"agent:{name}", "tries=36", "largest=400", out],
+        ["breaking", f"agent:{name}", *SEARCH, out],
     ]
 
 
