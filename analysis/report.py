@@ -26,9 +26,15 @@ from reprl.analysis.commands import commands
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.embedding.page import embedded_maps
 from reprl.analysis.explorer.embed import embedded_films
-from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
+from reprl.analysis.finding import (
+    Finding,
+    best_in_words,
+    choose_baseline,
+    finding,
+    measured_how,
+)
 from reprl.analysis.gallery import EmbeddedPicture, pictures
-from reprl.analysis.gap import main_labels, played, prepare, random_scores, run_scores
+from reprl.analysis.gap import Played, main_labels, played, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
 from reprl.analysis.names import display_names, parse_names, renamed
@@ -53,7 +59,7 @@ INTERVALS = (
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
-SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may not
+SEAMS = r"(?<=[_+\-/=.,])(?!\d)"  # where a name may break; a number may not
 LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
 REPRESENTED = ("probes", "layers", "interventions", "breaking")
@@ -161,6 +167,7 @@ def compose(
     attended = [(k, w) for k, w in KINDS.items() if any(a["kind"] == k for a in data["attention"])]
     context = {
         "title": found.title,
+        "best": _best(results, table, found, tables["attention"].frame),
         "how": measured_how(results),
         "verdict": verdict(summary),
         "against_plain": _against_plain(results, tables),
@@ -272,16 +279,24 @@ def _tables(
 
 
 def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
-    game = results.runs[0].game if results.runs else DEFAULT_GAME
-    return where_it_looks(attention, _tracked(game))
+    return where_it_looks(attention, _tracked(_game_of(results)))
+
+
+def _game_of(results: Results) -> str:
+    return results.runs[0].game if results.runs else DEFAULT_GAME
 
 
 def _tracked(game: str) -> str | None:
-    """The object that agents of a game should follow."""
+    """The object that agents of a game should follow, where the game is known here."""
     try:
         return game_of(game).tracked
     except UserError:  # a game of the user's own that is not here
         return None
+
+
+def _best(results: Results, table: Played | None, found: Finding, attention: pd.DataFrame) -> str:
+    seen = _looks(results, attention).get(found.best or "", {})
+    return best_in_words(table, found.best, seen, _tracked(_game_of(results)))
 
 
 def _headlines(

@@ -171,6 +171,16 @@ BREAKING = TableSchema(
     measures=("row", "column", "gray", "flips", "clean", "score", "share", "broken"),
     single=False,
 )
+PLASTICITY_TABLE = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "eval_seed", "frames", "fit_steps"),
+        *("trained", "fresh", "ratio"),
+    ),
+    key=("method", "step", "eval_seed", "frames", "fit_steps"),
+    needed=("run", "method", "train_seed", "step", "trained", "fresh"),
+    measures=("trained", "fresh", "ratio"),
+    single=True,
+)
 MEASURED = {  # what the report reads
     "episodes": EPISODES,
     "twin": TWIN,
@@ -188,6 +198,7 @@ FILES = {  # where a run folder has them
     "layers": "evaluation/layers.csv",
     "interventions": "evaluation/interventions.csv",
     "breaking": "evaluation/breaking.csv",
+    "plasticity": "evaluation/plasticity.csv",
     "attention": "attention/scores.csv",
     "faithfulness": "attention/faithfulness.csv",
 }
