@@ -153,23 +153,6 @@ def broken() -> str:
     return _table(lines)
 
 
-def anchored() -> str:
-    """Mean over labels of what each encoder holds, in the layer of the heads."""
-    found = pd.read_csv(RESULTS / "anchor.csv")
-    found = found[found["layer"].isin([LAYER, "cnn.4", "picture"])]
-    held = found["r2"].clip(lower=0).fillna((2 * found["balanced_accuracy"] - 1).clip(lower=0))
-    found = found.assign(held=held)
-    lines = [["encoder", "layer", "player", *LABELS, "mean"]]
-    lines.append(["---", "---", "---", *["---:"] * (1 + len(LABELS))])
-    keys = ["player", "layer", "encoder"]
-    for (player, layer, encoder), part in found.groupby(keys, sort=False):
-        at = part.groupby("label")["held"].mean()
-        cells = [f"{at[k]:.2f}" if k in at else "-" for k in LABELS]
-        mean = at.reindex([k for k in LABELS if k in at]).mean()
-        lines.append([str(encoder), str(layer), str(player), *cells, f"{mean:.2f}"])
-    return _table(sorted(lines[2:], key=lambda x: (x[2], x[1], x[-1])), lines[:2])
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "probed": probed,
     "errors": errors,
@@ -177,7 +160,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "reacted": reacted,
     "correlated": correlated,
     "broken": broken,
-    "anchored": anchored,
 }
 
 
@@ -193,8 +175,8 @@ def page(text: str) -> str:
     return text
 
 
-def _table(lines: list[list[str]], head: list[list[str]] | None = None) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in [*(head or []), *lines])
+def _table(lines: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _number(value: float, digits: int = 1) -> str:
