@@ -8,6 +8,7 @@ reproducible, and a checkpoint of our stream is all that a continued run needs.
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,6 +92,7 @@ class ModuleAugmentation(Augmentation):
     def _one(self, pictures: Tensor, seed: int) -> Tensor:
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)
+        random.seed(seed)
         try:
             changed = self.module(pictures)
         except UserError:
