@@ -86,7 +86,8 @@ class ModuleAugmentation(Augmentation):
         changed = frames[0] if len(frames) == 1 else torch.cat(frames, dim=1)
         mirrored = None
         if self.mirrors:
-            mirrored = self.module._params["batch_prob"].to(observations.device) > 0.5
+            draws: Any = self.module._params
+            mirrored = draws["batch_prob"].to(observations.device) > 0.5
         return View(to_uint8(changed * 255), mirrored)
 
     def _one(self, pictures: Tensor, seed: int) -> Tensor:
