@@ -22,8 +22,8 @@ from reprl.escaping import shown
 # these only once, when torch loads.
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 ORDER = (
-    *("train", "resume", "evaluate", "attention", "probe", "video", "report"),
-    *("verify", "runs", "diff"),
+    *("train", "pretrain", "record", "resume", "evaluate", "attention", "probe", "layers"),
+    *("intervene", "breaking", "embed", "plasticity", "video", "report", "verify", "runs", "diff"),
 )
 
 

@@ -18,7 +18,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_algo, check_batches, check_motion, check_variants, device_of
+from reprl.config.checks import (
+    check_algo,
+    check_batches,
+    check_motion,
+    check_parent,
+    check_pretraining,
+    check_variants,
+    device_of,
+)
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.errors import UserError, nearest
@@ -44,7 +52,7 @@ class Env:
     noop_max: int = field(metadata={"range": ENV["noop_max"]})
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
-    background: float | None = field(default=None, metadata={"range": ENV["background"]})
+    background: float | str | None = field(default=None, metadata={"range": ENV["background"]})
 
     @property
     def variants(self) -> list[Any]:
@@ -93,6 +101,7 @@ class Config:
     wandb: str = field(metadata={"choices": ("off", "offline", "online")})
     choices: dict[str, Any]
     media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
+    parent_load: str = "all"  # parent.load= on the command line
 
     @property
     def rollout(self) -> int:
@@ -109,6 +118,8 @@ class Config:
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
         if found["env"]["background"] is None:  # as versions that did not have it wrote it
             found["env"].pop("background")
+        if found["parent_load"] == "all":
+            found.pop("parent_load")
         return found
 
     @property
@@ -199,6 +210,8 @@ def check(values: Mapping[str, Any]) -> Config:
     check_batches(config)
     check_variants(config)
     check_motion(config)
+    check_parent(config)
+    check_pretraining(config)
     return replace(config, device=device_of(config.device))
 
 

@@ -87,11 +87,12 @@ Measured = Target | Archive
 
 
 def targets(
-    place: Path, which: str = "newest", *, out: Path | None = None, into: str = "evaluation"
+    place: Path, which: str = "newest", *, out: Path | None = None, into: str | None = "evaluation"
 ) -> tuple[list[Measured], list[str]]:
     """The checkpoints to evaluate, and a sentence for each run of a sweep that has none.
 
-    Where nothing can be written is said here, before anything is played.
+    Where nothing can be written is said here, before anything is played; a caller that writes
+    nothing gives `into=None`.
     """
     if place.is_file():
         found, problems = found_in(place, which, out)
@@ -102,6 +103,8 @@ def targets(
             several = len(runs) > 1
             runs = [replace(t, out=out / t.name if several else out) for t in runs]
         found = [*runs]
+    if into is None:
+        return found, problems
     for target in found:
         key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
         check_writable(target.place / into, key, then)

@@ -164,10 +164,18 @@ def test_alarms_name_what_left_its_range() -> None:
         ({"train/entropy_loss": -0.01}, "stopped exploring"),
         ({"train/explained_variance": -0.5}, "value head"),
         ({"encoder/dead_units": 0.9}, "never fire"),
+        ({"dormant_units/linear.1": 0.8}, "few units carry"),
+        ({"gradient/contrastive_cosine": -0.6}, "pulls against"),
+        ({"features/effective_rank": 1.9}, "effective rank 1.9"),
+        ({"features/rms": 101.0}, "growing away"),
+        ({"churn/policy": 0.51}, "best action of 51%"),
     ):
         [found] = alarms(healthy | change, 4, 0.5)
         assert says in found
     assert alarms({"train/explained_variance": -0.5}, 4, 0.01) == []
+    at_the_limit = {"dormant_units/a": 0.75, "gradient/a_cosine": -0.5, "churn/policy": 0.5}
+    at_the_limit |= {"features/effective_rank": 2.0, "features/rms": 100.0}
+    assert alarms(healthy | at_the_limit, 4, 0.5) == []
     assert alarms({"train/clip_fraction": 0.6, "train/clip_range": 1e-4}, 4, 0.9) == []
 
 
