@@ -115,6 +115,7 @@ def _games(
     from reprl.evaluation.checkpoints import each
     from reprl.evaluation.players import ModelAgent
     from reprl.evaluation.variants import label
+    from reprl.runs.logbook import harmless
 
     greedy = values["deterministic"]
     keys = ("episodes", "seed", "sticky", "games")
@@ -144,7 +145,8 @@ def _games(
                 train_seed=target.seed,
                 deterministic=greedy,
             )
-            _log(target, games, rows, values["wandb"])
+            with harmless():
+                _log(target, games, rows, values["wandb"])
             return games.assign(run=target.name)
 
         failed = each(found, lambda target: rows.append(play(target)))
