@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reprl.runs.folder import RunFolder
+from reprl.runs.folder import RunFolder, score_of
 
 if TYPE_CHECKING:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -36,6 +36,11 @@ class Trained:
     def status(self) -> str:
         """finished, interrupted, failed, ... as `reprl runs` says it."""
         return self.folder.status()
+
+    @property
+    def score(self) -> float | None:
+        """The best validation score, else the last of training: what a search maximizes."""
+        return score_of(self.folder)
 
     @property
     def metrics(self) -> pd.DataFrame:

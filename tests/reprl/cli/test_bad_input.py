@@ -91,8 +91,15 @@ run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
 parent={run}@999 | 999
 parent={file} | {file}
-hydra.run.dir=x | hydra.run.dir
-hydra.sweep.dir=x | hydra.sweep.dir
+hydra.run.dir={file} | {file} | is a file
+hydra.sweeper.x=1 | hydra.sweeper.x | -m
+hydra.jb.chdir=true | hydra.jb
+--cfg=everything | --cfg=everything | job
+--info=nothing | --info=nothing | plugins
+--resolve | --cfg
+--config-name | --config-name
+--config-name=mine | --config-name=mine | train
+augmentation={{size:3}} | augmentation | _target_
 =1 | =1
 ~seed | seed
 ++foo=1 | foo
@@ -115,6 +122,9 @@ trust=1bad | trust=1bad
 -m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
 -m seed=0,1 run_dir={file} | {file}
 -m seed=0,1 hydra/launcher=moon | moon
+-m 'seed=glob(x*)' | seed
+-m 'seed=interval(0,1)' | interval | hydra/sweeper
+-m seed=0,1 hydra/sweeper=moon | moon
 """
 OTHERS = """
 resume | exactly one run folder, got 0
