@@ -9,6 +9,7 @@ from reprl import trust
 from reprl.cli.arguments import name_folders
 from reprl.errors import UserError
 from reprl.runs.places import expanded, is_folder
+from reprl.schema import PARTS
 
 HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
 
@@ -65,10 +66,17 @@ def run(arguments: list[str]) -> int:
     if request.show:
         import yaml
 
+        from reprl.components import require_known_keys
+
+        for part in PARTS:
+            require_known_keys(part, getattr(config, part))
+
         print(yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None), end="")
         return 0
     check_new(config.run_dir)
     check_launch([config])
+    if config.progress != "off":  # torch and the emulators take seconds to start
+        print(f"{config.method} on {config.env.game}: starting ...", flush=True)
     say_start(config)
     from reprl.runs.train import start
 

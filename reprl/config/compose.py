@@ -191,6 +191,10 @@ def _explain(error: Exception, name: str, overrides: list[str], dirs: list[Path]
     except COMPOSING:  # more than one of them is wrong
         plain = {}
     keys = list(flatten(plain))  # type: ignore[arg-type]
+    if key in keys and re.search("Could not delete", str(error)):
+        raise UserError(
+            f"'~{key}' cannot be taken away: it is null already, and a run needs the key."
+        ) from error
     sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
     inner = re.search(r"full_key: ([\w.]+)", str(error.__cause__))
     if inner and key in {*keys, *sections}:  # the key is there, but not what its value sets in it

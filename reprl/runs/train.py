@@ -33,7 +33,7 @@ from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
 from reprl.trust import folders as trust_folders
-from reprl.trust import reading
+from reprl.trust import reading, require_named
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
@@ -58,6 +58,7 @@ def run(
     try:
         with blamed(python_path):
             model = make_model(config, env)
+            callbacks = [*make_callbacks(config), *callbacks]
         if config.parent is not None:
             branch(model, config)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes
@@ -89,12 +90,14 @@ def resume(path: str) -> int:
         for warning in warnings_of(folder.record(), str(folder.path)):
             print(f"WARNING: {warning}", file=sys.stderr)
         stack = ExitStack()
+        callbacks: list[BaseCallback] = []
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
             stack.close()  # of a checkpoint that was of no use
             env = stack.enter_context(closing(make_env(config)))
             with blamed(trust_folders()):
                 model = make_model(config, env)
+                callbacks[:] = make_callbacks(config)
             if stored is None:
                 return Session(config, folder, model, {})
             checkpoint.require_same_shapes(model, stored)
@@ -107,7 +110,7 @@ def resume(path: str) -> int:
             # of a step whose validation is still to come nothing has been written for good
             rewind(folder, step - session.pending)
             drop_beyond(folder.path, step)
-            return train(session, resumed=True)
+            return train(session, resumed=True, callbacks=callbacks)
 
 
 def clear_leftovers(folder: RunFolder) -> None:
@@ -273,6 +276,17 @@ def make_model(config: Config, env: AtariVecEnv) -> Algorithm:
     )
     model.set_logger(Logger(None, []))
     return model
+
+
+def make_callbacks(config: Config) -> list[BaseCallback]:
+    """The callbacks of a run; what they remember is their own, and not in a checkpoint."""
+    found = []
+    for spec in (config.callbacks or {}).values():
+        path = str(spec["_target_"])
+        module = path.partition(":")[0] if ":" in path else path.rpartition(".")[0]
+        require_named(module, path)
+        found.append(components.build("callbacks", spec))
+    return found
 
 
 def rewind(folder: RunFolder, step: int) -> None:

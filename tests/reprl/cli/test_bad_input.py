@@ -102,6 +102,15 @@ hydra.jb.chdir=true | hydra.jb
 augmentation={{size:3}} | augmentation | _target_
 =1 | =1
 ~seed | seed
+~algo.target_kl | algo.target_kl | null
++algo.foo=3 | algo.foo
++algo.use_sde=true | algo.use_sde
+=3 | =3
+algo.n_steps=1000000 | algo.n_steps=1000000 | memory
+'auxiliary=[contrastive,none]' | auxiliary | none
++encoder.freeze=true --cfg | freeze
+'callbacks={{x:3}}' | callbacks.x
+'callbacks={{x:{{_target_:reprl.encoders.Nature}}}}' | callbacks | BaseCallback
 ++foo=1 | foo
 seed=${{nothing}} | nothing
 eval.variants.x=1 | eval.variants.x=1
@@ -150,9 +159,14 @@ verify {empty} | is not a run folder
 verify {not_json} | run.json
 verify {not_yaml} | config.yaml
 verify {run} all=1 | no key 'all'
-evaluate | exactly one run folder
+evaluate | at least one run folder
 evaluate {empty} | {empty}
-evaluate {run} {run} | exactly one run folder
+evaluate {run} {run} | {run} | given twice
+extend {run} | total_steps
+extend {run} total_steps=1 | total_steps=1 | {run}
+extend {run} total_steps=x | total_steps=x
+extend {empty} total_steps=9 | {empty}
+extend nowhere total_steps=9 | nowhere
 evaluate {run} episodes=0 | episodes=0
 evaluate {run} episodes=x | episodes=x
 evaluate {run} episodes=1.5 | episodes=1.5
