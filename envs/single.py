@@ -89,7 +89,7 @@ class GameEnv(gymnasium.Env, EzPickle):
         if seed is not None:
             self.emulator.reseed(SEED.checked("seed", seed))
         elif self._playing is None:
-            self.emulator.reseed(int(self.np_random.integers(SEED.high, endpoint=True)))
+            self.emulator.reseed(int(self.np_random.integers(int(SEED.high))))
         if self._playing is False and seed is None:
             self.emulator.proceed()
         else:

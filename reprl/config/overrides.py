@@ -124,6 +124,9 @@ def replacements(overrides: list[str]) -> list[str]:
     for text, override in zip(overrides, parse(overrides), strict=True):
         key, value = override.key_or_group, override.value()
         part, dot, _ = key.partition(".")
+        if part == "callbacks" and override.type == OverrideType.CHANGE:
+            rewritten.append(f"++{text}")  # their names are the user's
+            continue
         if part in PARTS and not dot and isinstance(value, dict) and value:
             if "_target_" not in value and not _nests_specs(value):
                 raise UserError(

@@ -186,7 +186,8 @@ def check(values: Mapping[str, Any]) -> Config:
             raise UserError(f"{part}={chosen} names nothing to build: its YAML needs a _target_.")
     if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
-    _check_callbacks(values.get("callbacks") or {})
+    values["callbacks"] = values.get("callbacks") or None
+    _check_callbacks(values["callbacks"] or {})
     config: Config = _build(Config, values, "")
     check_algo(config)
     check_batches(config)

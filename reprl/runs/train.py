@@ -54,11 +54,12 @@ def run(
     **extra: Any,
 ) -> tuple[int, RunFolder, Algorithm]:
     """Train a new run; its folder appears only once everything has been built."""
+    with blamed(python_path):
+        callbacks = [*make_callbacks(config), *callbacks]
     env = make_env(config)
     try:
         with blamed(python_path):
             model = make_model(config, env)
-            callbacks = [*make_callbacks(config), *callbacks]
         if config.parent is not None:
             branch(model, config)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes

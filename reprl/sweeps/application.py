@@ -97,7 +97,7 @@ def task(config: DictConfig) -> float | None:
     about = HydraConfig.get()
     values = decoded(OmegaConf.to_container(config), OmegaConf.to_container(config, resolve=True))
     assert isinstance(values, dict)
-    values["choices"] = choices_of(OmegaConf.to_container(about.runtime.choices))
+    values["choices"] = choices_of(dict(about.runtime.choices))
     checked = check({str(key): value for key, value in values.items()})
     if about.mode == RunMode.MULTIRUN:
         return _job(about, checked)

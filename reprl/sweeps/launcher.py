@@ -31,7 +31,7 @@ class LedgerLauncher(Launcher):
     def __init__(
         self, jobs: int | None = None, time_limit: float | None = None, retry: bool = False
     ) -> None:
-        self.options = {"jobs": jobs, "time_limit": time_limit, "retry": retry}
+        self.options: dict[str, Any] = {"jobs": jobs, "time_limit": time_limit, "retry": retry}
         self.config: Any = None
 
     def setup(
