@@ -6,7 +6,7 @@ one step at a time, for loops, wrappers and libraries that take any gymnasium en
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -35,7 +35,7 @@ class GameEnv(gymnasium.Env, EzPickle):
     its `frames` and its `game_seed`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": FPS}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}  # noqa: RUF012  # as gymnasium declares it
 
     def __init__(
         self,

@@ -34,8 +34,14 @@ BASES = {
     "augmentation": "reprl.augmentation.base:Augmentation",
     "callbacks": "stable_baselines3.common.callbacks:BaseCallback",
 }
+# what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
+ADAPTERS = {"augmentation": "reprl.augmentation.adapter:ModuleAugmentation"}
+ADAPTABLE = "reprl.augmentation.adapter:adaptable"
 
-NOT_ARGUMENTS = {"augmentation": ("use",)}  # read before the class is called
+NOT_ARGUMENTS = {
+    "augmentation": ("use",),
+    "encoder": ("freeze",),
+}  # read before the class is called
 
 
 def names(group: str) -> list[str]:
@@ -97,6 +103,8 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     """
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
     target = class_of(group, str(path))
+    if not issubclass(target, imported(BASES[group])):
+        target, arguments = imported(ADAPTERS[group]), {"module": dict(spec)}
     try:
         return target(**extra, **arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -117,6 +125,8 @@ def class_of(group: str, path: str) -> Any:
         raise
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
+    if group in ADAPTERS and imported(ADAPTABLE)(target):
+        return target
     if not isinstance(target, type) or not issubclass(target, imported(BASES[group])):
         named = BASES[group].replace(":", ".")
         raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
@@ -131,13 +141,14 @@ def require_known_keys(group: str, spec: Mapping[str, Any]) -> None:
                 require_known_keys(group, inner)
         return
     target = class_of(group, str(spec["_target_"]))
+    if group in ADAPTERS and not (
+        isinstance(target, type) and issubclass(target, imported(BASES[group]))
+    ):
+        return  # somebody else's module, whose adapter knows what it takes
     accepted = parameters_of(target)
+    allowed = {*(accepted or ()), "_target_", *NOT_ARGUMENTS.get(group, ())}
     for key in spec:
-        if accepted is not None and key not in (
-            *accepted,
-            "_target_",
-            *NOT_ARGUMENTS.get(group, ()),
-        ):
+        if accepted is not None and key not in allowed:
             raise unknown(f"key of {group} {target.__name__}", str(key), accepted)
 
 

@@ -32,6 +32,7 @@ from reprl.config.overrides import (
     quoted,
     refuse,
     replacements,
+    spelled,
 )
 from reprl.errors import UserError, nearest, not_yaml
 from reprl.runs.places import expanded, is_folder
@@ -90,7 +91,7 @@ def decoded(said: Any, resolved: Any) -> Any:
 
 def rewritten(overrides: list[str], dirs: list[Path]) -> list[str]:
     """The overrides of one run as Hydra takes them, without those that say where it looks."""
-    ours = combinations([o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))])
+    ours = combinations(spelled([o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))]))
     known = groups(dirs)
     for override in parse(ours):
         refuse(override)

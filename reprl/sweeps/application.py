@@ -32,7 +32,7 @@ from reprl.config.compose import (
     rewritten,
     search_dirs,
 )
-from reprl.config.overrides import first_line, quoted
+from reprl.config.overrides import first_line, quoted, spelled
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, score_of
@@ -153,7 +153,7 @@ def _main(
     register()
     dirs = search_dirs(overrides, config_dirs)
     name, home = primary(overrides, dirs)
-    words = [o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))]
+    words = spelled([o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))])
     if "-m" not in flags:
         own = [o for o in words if o.lstrip("+~").startswith(("hydra.", "hydra/"))]
         words = [*rewritten([o for o in words if o not in own], dirs), *own]
