@@ -94,6 +94,14 @@ class Emulator:
 
     def step(self, action: int) -> tuple[float, bool, dict[str, Any]]:
         """Play one action; after an episode's end the next one's first observation is in place."""
+        reward, done, info = self.play(action)
+        if done:
+            info["terminal_observation"] = self.observation.copy()
+            self.proceed()
+        return reward, done, info
+
+    def play(self, action: int) -> tuple[float, bool, dict[str, Any]]:
+        """Play one action; after an episode's end everything stands as it ended."""
         reward, life_lost = self._act(action)
         if life_lost and not self.settings.training and not any(self._ends):
             # Full games: SB3's sequence after a life, without an episode's end. Points and a
@@ -109,20 +117,21 @@ class Emulator:
             "TimeLimit.truncated": truncated and not terminated,
         }
         self._observe()
-        if not done:
-            return self._scaled(reward), False, info
-        info["terminal_observation"] = self.observation.copy()
         if terminated or truncated:
             seconds = round(time.time() - self._started, 6)
             info["episode"] = {"r": round(self._score, 6), "l": self._length, "t": seconds}
             info["game_seed"] = self.game_seed
+        return self._scaled(reward), done, info
+
+    def proceed(self) -> None:
+        """After an episode's end: begin the next game, or go on with the next life."""
+        if any(self._ends):
             self._new_game()
             self._launch()
         else:
             self._relaunch()
         self._history[:] = 0
         self._observe()
-        return self._scaled(reward), True, info
 
     def standing(self) -> tuple[float, int]:
         """The score and the frames of the game so far."""

@@ -80,6 +80,8 @@ class Session:
             self.progress.say(f"going on from step {self.model.num_timesteps:,}")
             return
         self.progress.say(f"{self.folder.path}")
+        if self.config.mode == "fast" and self.config.algo.get("compile", True):
+            self.progress.say("compiling: the first update takes up to a minute longer")
         for warning in self.config.warnings():
             print(f"WARNING: {warning}", file=sys.stderr)
         before, changed = None, []
@@ -148,6 +150,8 @@ class Session:
         from reprl.evaluation import FRAME_LIMIT, evaluate_model, mean_scores
 
         config, step = self.config, self.model.num_timesteps
+        count = config.eval.episodes * len(config.eval.variants)
+        self.progress.say(f"validating at step {step:,}: {count} games")
         games = evaluate_model(
             self.model,
             config.eval.variants,
