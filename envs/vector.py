@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import require_actions, reward_mode
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
@@ -57,6 +58,7 @@ def make_vec_env(
     With `background`, observations are differences to a memory of the game's picture that follows
     it by so many gray levels a step: black where nothing changed.
     """
+    game = canonical(game)
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
     n_envs = check("n_envs", n_envs)

@@ -183,6 +183,10 @@ def check(values: Mapping[str, Any]) -> Config:
             raise UserError(f"{part}={chosen} names nothing to build: its YAML needs a _target_.")
     if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
+    if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
+        from reprl.envs.games import canonical  # knows ALE's names
+
+        values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
     config: Config = _build(Config, values, "")
     check_algo(config)
     check_batches(config)
