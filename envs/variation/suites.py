@@ -37,6 +37,8 @@ _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ..
         ("player_white", "paddle_white", "bricks_white", "background_gray"),
         (
             *("player_black", "player_red", "player_blue", "player_green", "player_matched"),
+            *("player_gray_74", "player_gray_111", "player_gray_142"),
+            *("player_gray_170", "player_gray_192"),
             *("paddle_black", "paddle_red", "paddle_blue", "paddle_matched", "paddle_hidden"),
             *("ball_black", "ball_red", "ball_blue", "ball_hidden", "opponent_hidden"),
             *("bricks_black", "bricks_red", "bricks_blue", "bricks_green", "background_blue"),
@@ -47,7 +49,19 @@ _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ..
         "The same game through a bad camera.",
         (CLEAN,),
         ("noise",),
-        ("blur",),
+        ("blur", "flicker"),
+    ),
+    "background": (
+        "Something moves behind the objects; one standing still is for tuning.",
+        (CLEAN,),
+        ("background_gray", "moving_texture"),
+        ("background_blue", "moving_plasma", "moving_lines", "moving_video"),
+    ),
+    "mode": (
+        "The cartridge's own other games: ALE's modes and difficulty.",
+        (CLEAN,),
+        ("mode_4", "mode_8"),
+        (*(f"mode_{mode}" for mode in range(12, 48, 4)), "small_paddle"),
     ),
     "dynamics": (
         "The picture stays, the ball flies differently.",

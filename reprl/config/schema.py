@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import check_algo, check_batches, check_motion, check_variants, device_of
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
@@ -100,8 +101,13 @@ class Config:
 
     @property
     def method(self) -> str:
-        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
-        return method_of(parts_of(self.plain()))
+        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout.
+
+        One of another game than Breakout begins with that: pong-ppo-nature.
+        """
+        word = method_of(parts_of(self.plain()))
+        game = self.env.game
+        return word if game == DEFAULT_GAME else f"{game.rpartition(':')[2].lower()}-{word}"
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
