@@ -107,8 +107,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _variants(values: dict[str, Any], game: str) -> list[Variant]:
-    from reprl.evaluation.variants import expand
+    from reprl.evaluation.variants import expand, left_out
 
+    for sentence in left_out(values["variants"], game):
+        print(shown(sentence), file=sys.stderr)
     key = Key(None, "", "float", allowed=SEVERITY)
     levels = [convert("severities", text, key) for text in values["severities"] or []]
     return expand(values["variants"], levels, game)
