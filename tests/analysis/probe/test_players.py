@@ -124,4 +124,4 @@ def test_a_film_holds_what_is_believed_in_every_picture(model, tmp_path):
 
 
 def test_no_belief_without_truth(model):
-    assert belief.believed(model, {**SMALL, "game": "pong"}) is None
+    assert belief.believed(model, {**SMALL, "game": "boxing"}) is None

@@ -124,7 +124,9 @@ def test_the_touched_pixels_of_a_row_are_that_row():
 def test_wrong_input_is_refused(run, commands):
     commands.refuse(["intervene", run, "method=magic"], "method", "magic")
     commands.refuse(["intervene", run, "player=me"], "player", "me")
-    with refuses("pong", "breakout"):
+    with refuses("boxing", "breakout"):
+        tool.interventions(load(run), game="boxing", size=36, stack=2)
+    with refuses("pong", "interventions="):
         tool.interventions(load(run), game="pong", size=36, stack=2)
     with refuses("object of an intervention", "moon", "ball"):
         moon = CHANGES[0].__class__("moon", "left", CHANGES[0].make)
