@@ -101,19 +101,20 @@ def gap_table(episodes: Any) -> tuple[dict[str, float], LoggedTable]:
 
 def validation_table(path: Path) -> LoggedTable | None:
     """The scores of a run's last validation and their gaps to the clean game, as a table."""
-    import pandas as pd
-
     from reprl.schema import CLEAN
+    from reprl.tables import read_rows
 
+    games: dict[str, list[float]] = {}
     try:
-        rows = pd.read_csv(path)
-        last = rows[rows["step"] == rows["step"].max()]
-        scores = last.groupby("variant", sort=False)["episode_return"].agg(["size", "mean"])
+        rows = read_rows(path)
+        last = max((int(row["step"]) for row in rows), default=None)
+        for row in (r for r in rows if int(r["step"]) == last):
+            games.setdefault(str(row["variant"]), []).append(float(row["episode_return"]))
     except (OSError, ValueError, KeyError):
         return None
-    clean = scores["mean"].get(CLEAN, float("nan"))
-    table = [
-        [str(v), int(row["size"]), float(row["mean"]), float(clean - row["mean"])]
-        for v, row in scores.iterrows()
-    ]
+    if not games:
+        return None
+    scores = {variant: sum(points) / len(points) for variant, points in games.items()}
+    clean = scores.get(CLEAN, math.nan)
+    table = [[v, len(games[v]), score, clean - score] for v, score in scores.items()]
     return LoggedTable(["variant", "games", "score", "gap"], table)
