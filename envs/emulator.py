@@ -46,7 +46,7 @@ class Emulator:
         # A fresh game is always the same one. Restoring it is far cheaper than a reset, which runs
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
-        self._fresh = self.ale.cloneState(include_rng=True)
+        self._fresh = self._clean = self.ale.cloneState(include_rng=True)
         self.machine = AleMachine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
@@ -78,6 +78,19 @@ class Emulator:
         self.effects: list[Effect] = variant.build()
         self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
         self._draws = [e for e in self.effects if type(e).draw is not Effect.draw]
+        chosen: dict[str, int] = {}
+        for effect in self.effects:
+            chosen |= effect.console
+        self._fresh = self._start(**chosen) if chosen else self._clean
+
+    def _start(self, mode: int = 0, difficulty: int = 0) -> ale_py.ALEState:
+        """A fresh game of another mode or difficulty, by a console that has played nothing yet."""
+        limit = self.settings.max_frames
+        ale = emulator(self.game.cartridge, random_seed=1, max_num_frames_per_episode=limit)
+        ale.setMode(mode)
+        ale.setDifficulty(difficulty)
+        ale.reset_game()
+        return ale.cloneState(include_rng=True)
 
     def intervene(self, change: Any) -> None:
         """Call `change.before_frame(machine)` before each frame, until a state is restored."""

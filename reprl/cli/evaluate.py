@@ -107,8 +107,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _variants(values: dict[str, Any], game: str) -> list[Variant]:
-    from reprl.evaluation.variants import expand
+    from reprl.evaluation.variants import expand, left_out
 
+    for sentence in left_out(values["variants"], game):
+        print(shown(sentence), file=sys.stderr)
     key = Key(None, "", "float", allowed=SEVERITY)
     levels = [convert("severities", text, key) for text in values["severities"] or []]
     return expand(values["variants"], levels, game)
@@ -128,6 +130,7 @@ def _games(
     from reprl.evaluation.checkpoints import each
     from reprl.evaluation.players import ModelAgent
     from reprl.evaluation.variants import label
+    from reprl.runs.logbook import harmless
 
     greedy = values["deterministic"]
     keys = ("episodes", "seed", "sticky", "games")
@@ -157,7 +160,8 @@ def _games(
                 train_seed=target.seed,
                 deterministic=greedy,
             )
-            _log(target, games, rows, values["wandb"])
+            with harmless():
+                _log(target, games, rows, values["wandb"])
             return games.assign(run=target.name)
 
         failed = each(found, lambda target: rows.append(play(target)))

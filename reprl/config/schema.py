@@ -29,6 +29,7 @@ from reprl.config.checks import (
 )
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
@@ -111,8 +112,13 @@ class Config:
 
     @property
     def method(self) -> str:
-        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
-        return method_of(parts_of(self.plain()))
+        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout.
+
+        One of another game than Breakout begins with that: pong-ppo-nature.
+        """
+        word = method_of(parts_of(self.plain()))
+        game = self.env.game
+        return word if game == DEFAULT_GAME else f"{game.rpartition(':')[2].lower()}-{word}"
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -210,6 +216,10 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     values["callbacks"] = values.get("callbacks") or None
     _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
+        from reprl.envs.games import canonical  # knows ALE's names
+
+        values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
     config: Config = _build(Config, values, "")
     check_algo(config)
     check_batches(config)

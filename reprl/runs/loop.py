@@ -19,6 +19,7 @@ from reprl.escaping import cell
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
+from reprl.runs.logbook import identity_of
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
@@ -252,6 +253,8 @@ class Session:
             "tags": sorted(set(tags)),
         }
         identity = str(record.get("id") or self.folder.path.name)
+        if record.get("wandb"):  # a resumed run goes on as the one it was
+            identity, settings["project"] = identity_of(record, self.folder.path.name)
         sink = WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )

@@ -31,6 +31,10 @@ attention=conv_2 | attention=conv_2 is unknown | Did you mean
 auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
+env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
+env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
+env.variant=drift_up | 'drift_up' cannot be played in game 'breakout'
+env.variant=mode_3 | 'mode_3'
 experiment=debgu | experiment=debgu is unknown | Did you mean 'debug'?
 encoder=null | encoder
 total_steps=[1] | total_steps
@@ -323,6 +327,9 @@ preview variant=nope | nope
 preview variant=green_lines video=x.mp4 seconds=0 | seconds=0
 preview variant=green_lines,diagonals video=x.mp4 | one variant
 preview skill=2 | skill=2
+preview game=pong variant=player_red | 'player_red' | 'pong'
+preview game=boxing | scripted agent | 'boxing'
+preview game=Pung | 'Pung' | 'pong'
 preview seed=x | seed=x
 preview severity=5 | severity=5
 preview {run} | takes no folder
