@@ -7,6 +7,7 @@ folder. A run or a sweep that asks nothing of Hydra but its configuration does w
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -176,12 +177,16 @@ def _main(
 def _argv(words: list[str]) -> Iterator[None]:
     """Hydra reads the command line itself, and hides what a job raised unless told not to."""
     before, told = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level  # --info logs everything from then on
     sys.argv = words
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
     finally:
         sys.argv = before
+        root.handlers[:] = handlers
+        root.setLevel(level)
         if told is None:
             os.environ.pop("HYDRA_FULL_ERROR", None)
 
