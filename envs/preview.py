@@ -75,6 +75,8 @@ def contact_sheet(
     game: str = DEFAULT_GAME,
 ) -> Path:
     """Write a PNG with every given variant, or all a game has, grouped by family."""
+    if game_of(game).scripted is None:
+        raise UserError(no_script("preview", game))
     wanted = [find(spec, None, game) for spec in specs or variants(game)]
     _writable(path, (".png",))
     groups: dict[str, list[tuple[str, Image.Image]]] = {}
@@ -127,6 +129,8 @@ def video(
     game: str = DEFAULT_GAME,
 ) -> Path:
     """Write an mp4 of the scripted player: the screen, and beside it what an agent gets."""
+    if game_of(game).scripted is None:
+        raise UserError(no_script("preview", game))
     title = _title(find(variant, severity, game), game)
     _writable(path, (".mp4",))
     import imageio.v2 as imageio
