@@ -45,7 +45,9 @@ class Workers:
     usual_patience = 20.0
     start_patience = 120.0  # a worker imports and builds its emulators first
 
-    def __init__(self, settings: EnvSettings, variants: list[Variant], seed: int, k: int) -> None:
+    def __init__(
+        self, settings: EnvSettings, variants: list[Variant], seed: int, k: int, begin: int = 0
+    ) -> None:
         total = len(variants)
         memory = _anonymous_file(Arrays.bytes_needed(total, settings))
         try:
@@ -64,7 +66,7 @@ class Workers:
         self._finalizer = weakref.finalize(self, _stop, self._processes, self._connections)
         self.patience = self.start_patience
         for w, rows in enumerate(self.rows):
-            block = (settings, [variants[r] for r in rows], seed, rows[0], total)
+            block = (settings, [variants[r] for r in rows], seed, rows[0], total, begin)
             self._send(w, pickle.dumps(block))
         self.patience = self.usual_patience
         self._steps = dict.fromkeys(range(k), STEP)

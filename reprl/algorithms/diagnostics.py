@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
 from reprl.encoders.masks import Mask
+from reprl.reduction import OneProcess, Reduction
 from reprl.schema import LABELS, is_open
 
 
@@ -29,11 +30,13 @@ def dead_units(encoder: Encoder, images: Tensor) -> dict[str, float]:
 
 
 @torch.no_grad()
-def inspect(encoder: Encoder, images: Tensor) -> tuple[dict[str, float], Tensor | None]:
+def inspect(
+    encoder: Encoder, images: Tensor, reduction: Reduction | None = None
+) -> tuple[dict[str, float], Tensor | None]:
     """One forward pass with hooks on it: the dead units, and what the mask itself said.
 
     The mask's own output (N, 1, h, w) is before the floor and before an unbounded mask is divided
-    by its maximum; None without a mask of reprl's.
+    by its maximum; None without a mask of reprl's. With a reduction, images are a share of more.
     """
     fired: dict[str, Tensor] = {}
     raw: list[Tensor] = []
@@ -57,6 +60,9 @@ def inspect(encoder: Encoder, images: Tensor) -> tuple[dict[str, float], Tensor 
         encoder.train(training)
         for handle in handles:
             handle.remove()
+    if reduction is not None:
+        fired = {name: reduction.gathered(here[None]).any(0) for name, here in fired.items()}
+        raw = [reduction.gathered(mask) for mask in raw]
     dead = {name: 1 - alive.float().mean().item() for name, alive in fired.items()}
     return dead, raw[-1] if raw else None
 
@@ -174,25 +180,34 @@ def _has_contrast(maps: Tensor, least: float = 0.1) -> bool:
     return (maps.amax((1, 2)) - maps.amin((1, 2))).mean().item() > least
 
 
-def diagnose(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[str, float]:
+def diagnose(
+    losses: Losses,
+    extractor: nn.Module,
+    monitor: MaskMonitor,
+    reduction: Reduction | None = None,
+) -> dict[str, float]:
     """Numbers for the log: gradients of each term on the encoder, dead units, mask health."""
     parameters = [p for p in extractor.parameters() if p.requires_grad]
     if not parameters or losses.observations.dtype != torch.uint8:
         return {}  # SB3's policies on vectors have no encoder to look at
-    numbers = gradients(losses.own, losses.auxiliary, parameters)
+    reduction = reduction or OneProcess()
+    numbers = gradients(losses.own, losses.auxiliary, parameters, reduction)
     encoder = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
     images = as_images(losses.observations)
-    dead, mask = inspect(encoder, images)  # type: ignore[arg-type]
+    dead, mask = inspect(encoder, images, reduction)  # type: ignore[arg-type]
     for layer, share in dead.items():
         numbers[f"dead_units/{layer.removeprefix('inner.')}"] = share
     if losses.attention is not None:
-        report = monitor.look(losses.attention, mask)
+        report = monitor.look(reduction.gathered(losses.attention), mask)
         numbers |= {f"attention/{name}": value for name, value in report.numbers().items()}
     return numbers
 
 
 def gradients(
-    own: dict[str, Tensor], auxiliary: dict[str, Tensor], parameters: Sequence[nn.Parameter]
+    own: dict[str, Tensor],
+    auxiliary: dict[str, Tensor],
+    parameters: Sequence[nn.Parameter],
+    reduction: Reduction | None = None,
 ) -> dict[str, float]:
     """Each auxiliary term's gradient on the encoder: its norm, and its cosine to the RL gradient.
 
@@ -202,23 +217,25 @@ def gradients(
     learning = first
     for term in others:
         learning = learning + term
-    reference = _gradient(learning, parameters)
+    reduction = reduction or OneProcess()
+    reference = _gradient(learning, parameters, reduction)
     numbers = {"gradient/rl_norm": reference.norm().item()}
     for name, term in auxiliary.items():
-        gradient = _gradient(term, parameters)
+        gradient = _gradient(term, parameters, reduction)
         numbers[f"gradient/{name}_norm"] = gradient.norm().item()
         cosine = torch.nn.functional.cosine_similarity(gradient, reference, dim=0)
         numbers[f"gradient/{name}_cosine"] = cosine.item()
     return numbers
 
 
-def _gradient(term: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+def _gradient(term: Tensor, parameters: Sequence[nn.Parameter], reduction: Reduction) -> Tensor:
     """The gradient as one vector; zero where the term does not reach the encoder."""
     zeros = [torch.zeros_like(p) for p in parameters]
     if term.requires_grad:
         found = torch.autograd.grad(term, list(parameters), retain_graph=True, allow_unused=True)
         zeros = [z if g is None else g for z, g in zip(zeros, found, strict=True)]
-    return torch.cat([g.reshape(-1) for g in zeros])
+    vector = torch.cat([g.reshape(-1) for g in zeros])
+    return vector if reduction.size == 1 else reduction.gathered(vector[None]).mean(0)
 
 
 class _AsEncoder(nn.Module):

@@ -18,13 +18,22 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_algo, check_batches, check_motion, check_variants, device_of
+from reprl.config.checks import (
+    check_algo,
+    check_batches,
+    check_motion,
+    check_ranks,
+    check_variants,
+    device_of,
+)
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
+from reprl.config.placement import Chosen, ranks_under_torchrun
+from reprl.distributed.environment import place
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
-from reprl.settings import ENV, EPISODES, MODES, SEED, STEPS, THREADS, declared
+from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
 from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
@@ -92,6 +101,7 @@ class Config:
     progress: str = field(metadata={"choices": ("auto", "off")})
     wandb: str = field(metadata={"choices": ("off", "offline", "online")})
     choices: dict[str, Any]
+    ranks: int = field(default=1, metadata={"range": RANKS})
 
     @property
     def rollout(self) -> int:
@@ -108,6 +118,8 @@ class Config:
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
         if found["env"]["background"] is None:  # as versions that did not have it wrote it
             found["env"].pop("background")
+        if found["ranks"] == 1:
+            found.pop("ranks")
         return found
 
     @property
@@ -125,6 +137,11 @@ class Config:
         cores = len(os.sched_getaffinity(0))
         if self.threads > cores:
             found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
+        elif self.ranks * self.threads > cores and self.ranks > 1 and place() is None:
+            found.append(
+                f"ranks={self.ranks} x threads={self.threads} on {cores} cores: they will wait for "
+                "each other."
+            )
         batch = self.algo.get("batch_size")
         if batch and "n_epochs" in self.algo and self.rollout % batch:
             found.append(
@@ -163,6 +180,8 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             )
         elif value is None and f"{key}.start" in yaml_values:
             raise UserError(f"{key}=null must be a number or a schedule.")
+    if (here := place()) is not None and here.size > 1:
+        values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
     return check(values)
 
 
@@ -174,8 +193,7 @@ def _yaml_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict
 def check(values: Mapping[str, Any]) -> Config:
     """Check a composed configuration; the first thing wrong raises a UserError."""
     values = dict(values)
-    if values.get("threads") == "auto":
-        values["threads"] = len(os.sched_getaffinity(0))
+    chosen_for = Chosen.of(values)
     for part in PARTS:
         values[part] = _part(part, values.get(part))
         chosen = (values.get("choices") or {}).get(part)
@@ -185,7 +203,9 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     config: Config = _build(Config, values, "")
     check_algo(config)
+    config = chosen_for.settled(config)
     check_batches(config)
+    check_ranks(config)
     check_variants(config)
     check_motion(config)
     return replace(config, device=device_of(config.device))

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from reprl import checkpoint
 from reprl.config.schema import Config
+from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
@@ -37,8 +38,11 @@ class Session:
         folder: RunFolder,
         model: Algorithm,
         state: dict[str, Any] | None = None,
+        *,
+        ranks: OneRank | None = None,
     ) -> None:
         state = state or {}
+        self.ranks = ranks or OneRank()
         self.config, self.folder, self.model = config, folder, model
         self.averages = Averages(state.get("averages"))
         self.best: dict[str, float] | None = state.get("best")
@@ -98,6 +102,7 @@ class Session:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
         config, step = self.config, self.model.num_timesteps
         last = step >= config.total_steps
+        self.games_played = self.ranks.episodes(totals(self.model))
         scores: dict[str, float] = {}
         if config.eval.every and (last or self._crosses(config.eval.every)):
             scores = self._validate(interrupts)
@@ -110,10 +115,12 @@ class Session:
             self._write_row(scores)
         self._show(row=row)
         due = last or improved or self._crosses(config.checkpoint.every)
-        if due or interrupts():
+        agreed = self.ranks.agree(due or interrupts(), interrupts.number or 0, self.pending)
+        if agreed.save:
             self.save()
-        if interrupts.number is not None and not (last and not self.pending):
-            raise Interrupted(interrupts.number)
+        number = agreed.signal if self.ranks.size > 1 else interrupts.number
+        if number and not (last and not agreed.pending):
+            raise Interrupted(number)
 
     def save(self) -> None:
         """Checkpoint, with the open averages and the best score."""
@@ -125,8 +132,10 @@ class Session:
             keep=self.config.checkpoint.keep,
             protect=protect,
             loop=state,
+            others=self.ranks.collect(self.model),
         )
         self.folder.update(step=self.model.num_timesteps, score=self._score(), best=self.best)
+        self.ranks.meet()  # the others were faster
 
     def _crosses(self, every: int) -> bool:
         # a function of the step alone, so that an interrupted run does the same things
@@ -208,6 +217,9 @@ class Session:
         return self._episode_mean("r")
 
     def _episode_mean(self, key: str) -> float:
+        if self.ranks.size > 1:
+            number, scores, lengths = self.games_played
+            return {"r": scores, "l": lengths}[key] / number if number else float("nan")
         episodes = list(self.model.ep_info_buffer or [])
         return float(np.mean([e[key] for e in episodes])) if episodes else float("nan")
 
@@ -224,3 +236,34 @@ class Session:
         return WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )
+
+
+class Follower:
+    """What a rank other than 0 does around its updates: agree, hand over its state, stop."""
+
+    def __init__(self, config: Config, model: Algorithm, ranks: OneRank) -> None:
+        self.config, self.model, self.ranks = config, model, ranks
+        self.pending = False  # rank 0 has a validation to play first
+
+    def take_numbers(self) -> None:
+        """Forget what the update logged: rank 0 has the same numbers."""
+        logger = self.model.logger
+        for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
+            numbers.clear()
+
+    def after_update(self, interrupts: Interrupts) -> None:
+        """Do what the ranks agree on; the cadence is rank 0's."""
+        self.ranks.episodes(totals(self.model))
+        agreed = self.ranks.agree(False, interrupts.number or 0, False)
+        if agreed.save:
+            self.ranks.collect(self.model)
+            self.ranks.meet()
+        last = self.model.num_timesteps >= self.config.total_steps
+        if agreed.signal and not (last and not agreed.pending):
+            raise Interrupted(agreed.signal)
+
+
+def totals(model: Algorithm) -> tuple[float, float, float]:
+    """Number, summed score and summed length of the last games."""
+    games = list(model.ep_info_buffer or [])
+    return float(len(games)), float(sum(g["r"] for g in games)), float(sum(g["l"] for g in games))

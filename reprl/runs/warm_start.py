@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprl import checkpoint
 from reprl.config.schema import Config
+from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
 from reprl.naming import completed
 from reprl.runs.folder import open_run
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation"),
-    *("seed", "threads", "mode", "device"),
+    *("seed", "threads", "mode", "device", "ranks"),
 )
 
 
-def branch(model: Algorithm, config: Config) -> None:
+def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> None:
     """Give a new agent the state of its parent's checkpoint.
 
     Where game and agent are the parent's, the run goes on from the parent's step exactly as the
@@ -39,7 +40,7 @@ def branch(model: Algorithm, config: Config) -> None:
             raise UserError(
                 f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
             )
-        model.restore(stored)
+        model.restore(checkpoint.of_rank(stored, 0 if ranks is None else ranks.rank))
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "
