@@ -28,6 +28,7 @@ SILENCE = 20.0  # seconds without a sign of life
 STARTING = 120.0  # the same until the first one
 GRACE = 4.0  # seconds in which the others may end after one has
 TICK = 0.2
+PROGRAM = (sys.executable, "-P", "-m", "reprl")
 KEPT = 4000  # characters of what a rank has said on stderr
 
 
@@ -59,7 +60,10 @@ class Rank:
 class Launcher:
     """N ranks of one command."""
 
-    def __init__(self, arguments: Sequence[str], ranks: int) -> None:
+    def __init__(
+        self, arguments: Sequence[str], ranks: int, *, program: Sequence[str] = PROGRAM
+    ) -> None:
+        self.program = program
         self.folder: Path | None = None
         self.signal: int | None = None
         self.selector = selectors.DefaultSelector()
@@ -103,7 +107,7 @@ class Launcher:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} if number else {}
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "reprl", *arguments],
+                [*self.program, *arguments],
                 env=environment,
                 pass_fds=shared,
                 process_group=0,  # Ctrl-C is for the launcher, which passes it on once
