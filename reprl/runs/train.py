@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 
 FINISHED, ANEW = -2, -1  # what rank 0 says instead of a step
 # of a checkpoint's meta: what goes on whatever the number of ranks
-COMMON = ("counters", "optimizer_scalars", "mask", "log", "compiled", "threads", "episodes")
+COMMON = (
+    *("counters", "optimizer_scalars", "mask", "log", "compiled", "threads"),
+    *("episodes", "successes"),
+)
 
 
 def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:

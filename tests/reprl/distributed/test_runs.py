@@ -23,6 +23,7 @@ SMALL = [
     *("env.size=36", "env.stack=2", "algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1"),
     *("encoder.features_dim=16", "total_steps=160", "checkpoint.every=32", "checkpoint.keep=9"),
     *("log.every=32", "eval.every=0", "attention=gumbel", "auxiliary=contrastive"),
+    "attention.resolution=18",
     *("augmentation=shift", "augmentation.use=rad"),
 ]
 LONG = [*SMALL, "total_steps=100_000"]
