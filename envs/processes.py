@@ -224,7 +224,7 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
     descriptors = (theirs.fileno(), memory)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(_search_path()),
+        "PYTHONPATH": os.pathsep.join(search_path()),
         **trust.environment(),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
@@ -242,7 +242,7 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
     """Where this process finds modules; the working folder of an interactive one comes last."""
     found = [p for p in sys.path if p]
     return found if len(found) == len(sys.path) else [*found, os.getcwd()]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reprl.config.schema import Config
 
 AUTO = "auto"
+LEFT_OPEN = ("ranks", "env.workers")  # numbers in the YAML that may say auto
 SHARED = ("A2C", "PPO")  # of reprl's algorithms, those that train over several ranks
 
 

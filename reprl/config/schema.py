@@ -28,7 +28,7 @@ from reprl.config.checks import (
 )
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
-from reprl.config.placement import Chosen, ranks_under_torchrun
+from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
@@ -172,6 +172,8 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
         was = yaml_values.get(key)
+        if value == AUTO and key in LEFT_OPEN:
+            continue
         if isinstance(was, bool):
             flag(key, value)
         elif isinstance(was, int | float):

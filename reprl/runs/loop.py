@@ -76,6 +76,8 @@ class Session:
             self.progress.say(f"going on from step {self.model.num_timesteps:,}")
             return
         self.progress.say(f"{self.folder.path}")
+        if getattr(self.model, "compile", False):
+            self.progress.say(f"compiling ... (kept in {compiled_code()} for the next run)")
         for warning in self.config.warnings():
             print(f"WARNING: {warning}", file=sys.stderr)
         before, changed = None, []
@@ -236,6 +238,13 @@ class Session:
         return WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )
+
+
+def compiled_code() -> str:
+    """Where torch keeps what it has compiled."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return str(cache_dir())
 
 
 class Follower:
