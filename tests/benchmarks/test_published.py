@@ -60,7 +60,7 @@ class Pool:
     """What EnvPool gives, without games."""
 
     def reset(self):
-        return np.zeros((2, 4, 84, 84), np.uint8), {}
+        return np.full((2, 4, 84, 84), 99, np.uint8), {}
 
     def step(self, actions):
         assert actions.dtype == np.int32
