@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-ray demo test test-ray torture lint lock sbom release bench clean
+.PHONY: setup setup-ray demo docs test test-ray torture typed lint lock sbom release bench clean
 
 setup: $(VENV)/.ready
 
@@ -48,26 +48,34 @@ demo: setup
 	$(BIN)/reprl report demo out=demo/report
 	@echo "open demo/report/report.html; the agents' games and maps are beside it, in demo"
 
+# The pages of docs/ and the docstrings as a site in build/site; every dead link is an error.
+docs: setup typed
+	$(BIN)/python -m mkdocs build -q
+	@echo "open build/site/index.html"
+
 # mypy cannot follow the editable install's package mapping, so it gets a tree of links that mirrors it.
-lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+typed:
 	rm -rf build/typed && mkdir -p build/typed/reprl
 	ln -s $(CURDIR)/reprl/* $(CURDIR)/envs $(CURDIR)/conf $(CURDIR)/analysis build/typed/reprl/
+
+lint: setup typed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p reprl
 	$(BIN)/python -m tools.audit
 
-# Hours with these counts; KILLS=6 DISKS=8 DAMAGES=20 RUNS=4 UPDATES=200 is a small part of it. Writes the
-# table of docs/reliability.md, QUICK=1 only prints one. A disk to fill up needs root or a user namespace.
+# About an hour with these counts on two quiet cores; MINUTES=45 ends it with what was done by then, KILLS=6 DISKS=8
+# DAMAGES=20 RUNS=4 UPDATES=200 is a small part of it. Writes the table of docs/reliability.md, QUICK=1 only prints one. A disk to fill up needs root or a user namespace.
 KILLS ?= 30
 DISKS ?= 40
-DAMAGES ?= 200
+DAMAGES ?= 100
 RUNS ?= 200
 UPDATES ?= 1000
 torture: setup
 	alone=$$([ $$(id -u) = 0 ] || ! unshare -Urm true 2>/dev/null || echo "unshare -Urm"); \
 	$$alone $(BIN)/python -m tests.faults.torture $(if $(QUICK),kills=1 disks=8 damages=4 runs=2 updates=100,\
-	  kills=$(KILLS) disks=$(DISKS) damages=$(DAMAGES) runs=$(RUNS) updates=$(UPDATES) write=yes) $(if $(ONLY),only="$(ONLY)")
+	  kills=$(KILLS) disks=$(DISKS) damages=$(DAMAGES) runs=$(RUNS) updates=$(UPDATES) write=yes) \
+	  $(if $(MINUTES),minutes=$(MINUTES)) $(if $(ONLY),only="$(ONLY)")
 
 # The hashes of every pinned package, from wherever pip is set up to look.
 lock: setup

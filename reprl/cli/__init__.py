@@ -21,7 +21,10 @@ from reprl.escaping import shown
 # threads that do not spin at all wake up too late for the next layer. The OpenMP runtime reads
 # these only once, when torch loads.
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
-ORDER = ("train", "resume", "evaluate", "attention", "probe", "report", "verify", "runs", "diff")
+ORDER = (
+    *("train", "pretrain", "record", "resume", "evaluate", "attention", "probe", "layers"),
+    *("intervene", "breaking", "embed", "plasticity", "video", "report", "verify", "runs", "diff"),
+)
 
 
 def main(arguments: list[str] | None = None, *, process: bool | None = None) -> int:

@@ -153,9 +153,8 @@ class Ranks(OneRank):
         With a seed it draws its own numbers from here on; a restored one has its streams.
         """
         parameters = [p for module in model.modules().values() for p in module.parameters()]
-        learned = [p for p in parameters if p.requires_grad]
         if self.place.memory is not None and ordered():
-            numbers = sum(p.numel() for p in learned) + len(learned)
+            numbers = sum(p.numel() + 1 for p in parameters)
             if self.rank == 0:
                 self._map(numbers, create=True)
             self.exchange.gather(np.zeros(1), patient=True)  # the memory is there

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
 from reprl.distributed.environment import LOST, place
 from reprl.distributed.exchange import RankLost
-from reprl.distributed.ranks import OneRank, Ranks, join
+from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
 from reprl.rng import stream_seed
@@ -78,21 +78,29 @@ def run(
     try:
         with blamed(python_path):
             model = make_model(config, env, ranks)
+        fill: Callable[[Path], Any] = model.prepare
         if config.parent is not None:
             branch(model, config, ranks)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes
-            step, others = model.num_timesteps, ranks.collect(model)
-            fill = partial(checkpoint.save, model, others=others)
-            extra |= {"step": step, "began_at": step, "fill": fill}
+            step = model.num_timesteps
+            extra |= {"step": step, "began_at": step}
+            fill = partial(_fill, model, others=ranks.collect(model))
         if ranks.rank:
             return follow(Follower(config, model, ranks), callbacks), RunFolder(Path()), model
-        folder = create(config, command=command, python_path=python_path, **extra)
+        folder = create(config, command=command, python_path=python_path, fill=fill, **extra)
         ranks.name_folder(str(folder.path))
         with folder.lock():
+            model.attach(folder.path)
             session = Session(config, folder, model, ranks=ranks)
             return train(session, resumed=False, callbacks=callbacks), folder, model
     finally:
         env.close()
+
+
+def _fill(model: Algorithm, folder: Path, *, others: Sequence[Private] = ()) -> None:
+    model.prepare(folder)
+    model.attach(folder)  # the first checkpoint names what the run learns from
+    checkpoint.save(model, folder, others=others)
 
 
 def resume(path: str, number: int | None = None) -> int:
@@ -128,9 +136,11 @@ def resume(path: str, number: int | None = None) -> int:
             with blamed(trust_folders()):
                 model = make_model(config, env)
             if stored is None:
+                model.attach(folder.path)
                 return Session(config, folder, model, {}, ranks=ranks)
             checkpoint.require_same_shapes(model, stored)
             restore(model, stored, config, ranks)
+            model.attach(folder.path)
             return Session(config, folder, model, stored.loop, ranks=ranks)
 
         with stack:
@@ -295,7 +305,10 @@ def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] 
             return stop_for_space(folder)
         return fail(folder, described(error), crash.sentence(error, [folder.path]))
     folder.update(status="finished", reason=None, ended=now())
-    print(f"done: {folder.path}\nnext: reprl evaluate {folder.path}")
+    then = f"reprl evaluate {folder.path}"
+    if not session.model.plays:
+        then = f"reprl train parent={folder.path} parent.load=encoder"
+    print(f"done: {folder.path}\nnext: {then}")
     return 0
 
 

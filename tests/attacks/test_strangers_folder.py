@@ -140,6 +140,7 @@ def every_command(run: Path) -> dict[str, list[str]]:
         "evaluate": ["evaluate", str(run), *PLAY],
         "a folder of runs": ["evaluate", str(run.parent), *PLAY],
         "attention": ["attention", str(run), "steps=16"],
+        "video": ["video", str(run), "seconds=0.2", "output=film.gif"],
         "parent": ["train", f"parent={run}", *parent],
         "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
     }

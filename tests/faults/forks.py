@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -18,16 +19,24 @@ from typing import Any
 
 def serve() -> int:
     """Fork for every order until stdin ends; only a forked command returns from here early."""
+    import hydra._internal.core_plugins.importlib_resources_config_source
+    import imageio.plugins.ffmpeg
+    import tensorboard.plugins.hparams
     import torch.utils.tensorboard
 
+    import reprl.agents
     import reprl.analysis.attention.study
+    import reprl.analysis.attention.watch
+    import reprl.analysis.probe.study
     import reprl.analysis.report
+    import reprl.checkpoint.storage
+    import reprl.evaluation.baselines
     import reprl.evaluation.campaign
     import reprl.evaluation.twin
     import reprl.runs.train
     import reprl.sweeps.local
 
-    del torch, reprl
+    del hydra, imageio, tensorboard, torch, reprl
     say(ready=os.getpid())
     living: set[int] = set()
     waiting = b""
@@ -106,7 +115,46 @@ def tensorboard_dies() -> None:
     SummaryWriter.flush = flush  # type: ignore[method-assign]
 
 
-FAULTS = {"clock_jumps": clock_jumps, "tensorboard_dies": tensorboard_dies}
+def forked_jobs() -> None:
+    """No fault: the jobs of a sweep are forks too, where their launcher would start Python anew.
+
+    The launcher's side is the real one (`Popen`, its pid, its handles): only `exec` is left out.
+    """
+    real = subprocess.Popen
+
+    class Forked(real):  # type: ignore[type-arg,misc,valid-type]
+        def __init__(self, todo: list[str], **options: Any) -> None:
+            def instead_of_exec() -> None:
+                nothing = os.open(os.devnull, os.O_RDWR)
+                for handle in map(int, os.listdir("/proc/self/fd")):
+                    if handle > 2 and handle != nothing:  # claims are the launcher's alone
+                        os.dup2(nothing, handle)
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+                    signal.signal(number, signal.SIG_DFL)
+                subprocess.Popen = real  # type: ignore[misc]
+                os.environ.clear()
+                os.environ.update(options["env"])
+                code = 1
+                try:
+                    sys.argv = ["reprl", *todo[4:]]  # after python -P -m reprl
+                    from reprl.cli import main
+
+                    code = main()
+                finally:
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                    os._exit(code)
+
+            super().__init__(todo, preexec_fn=instead_of_exec, **options)
+
+    subprocess.Popen = Forked  # type: ignore[misc]
+
+
+FAULTS = {
+    "clock_jumps": clock_jumps,
+    "forked_jobs": forked_jobs,
+    "tensorboard_dies": tensorboard_dies,
+}
 
 if __name__ == "__main__":
     sys.exit(serve())

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,15 +27,16 @@ from reprl.tables import read_rows
 
 SMALL = [
     *("threads=1", "device=cpu", "progress=off", "env.n_envs=2", "env.size=52"),
-    *("env.max_frames=200", "env.workers=1", "encoder.features_dim=16", "total_steps=192"),
+    *("env.max_frames=200", "env.workers=0", "encoder.features_dim=16", "total_steps=192"),
     *("algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1", "checkpoint.every=64"),
     *("log.every=32", "eval.every=96", "eval.episodes=1", "eval.variants=[original]"),
 ]
-PLAY = ["variants=original,green_lines", "episodes=2", "workers=0", "progress=off", "agents=none"]
-PATIENCE = 240.0  # seconds for any command here, on a machine that is busy with other work
+PLAY = ["variants=original,green_lines", "episodes=2", "progress=off", "agents=none"]
+PLAY_ALONE = [*PLAY, "workers=0", "n_envs=2"]
+PATIENCE = 240.0  # seconds for any command here, and longer where other work keeps the machine busy
 NEWEST, BEFORE_IT = "checkpoints/000000000192", "checkpoints/000000000128"
 
-Outcomes = Iterator[str | None]
+Outcomes = Generator[str | None, None, None]
 Scenario = Callable[["Place", int], Outcomes]
 
 
@@ -50,6 +51,12 @@ class Row:
     @property
     def survived(self) -> int:
         return self.injected - len(self.lost)
+
+
+def but(arguments: list[str], *changes: str) -> list[str]:
+    """The same arguments with other values for some keys: a key may be given only once."""
+    keys = {word.partition("=")[0] for word in changes}
+    return [*(word for word in arguments if word.partition("=")[0] not in keys), *changes]
 
 
 def table(rows: list[Row]) -> str:
@@ -69,8 +76,9 @@ class Process:
         self.place, self.pid, self.output = place, pid, output
         self.code: int | None = None
 
-    def wait(self, seconds: float = PATIENCE) -> int | None:
+    def wait(self, seconds: float | None = None) -> int | None:
         """The exit code, negative for a signal; None if it is still at work after so long."""
+        seconds = self.place.patience if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while self.code is None and (left := deadline - time.monotonic()) > -0.1:
             self.place.hear(max(0.0, min(left, 0.05)))
@@ -120,10 +128,10 @@ class Process:
         return self.output.read_text(errors="replace") if self.output.exists() else ""
 
     def until(
-        self, true: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.03
+        self, true: Callable[[], Any], seconds: float | None = None, pause: float = 0.03
     ) -> bool:
         """Wait until something is true of it; False if it ended, or took too long, before."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (self.place.patience if seconds is None else seconds)
         while time.monotonic() < deadline:
             if true():
                 return True
@@ -141,6 +149,7 @@ class Place:
     def __init__(self, folder: Path, seed: int = 0) -> None:
         self.folder, self.chance = folder, random.Random(seed)
         self.names, self.processes = iter(range(1 << 62)), dict[int, Process]()
+        self.patience = PATIENCE
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Place:
@@ -163,7 +172,7 @@ class Place:
             cwd=self.folder,
         )
         self.heard = b""
-        self._line(server, PATIENCE)
+        self._line(server, 10 * PATIENCE)
         return server
 
     def new(self, name: str = "run") -> Path:
@@ -190,7 +199,7 @@ class Place:
         server.stdin.write(json.dumps(order).encode() + b"\n")
         self.started: int | None = None
         while self.started is None:
-            self.hear(PATIENCE)
+            self.hear(self.patience)
         process = Process(self, self.started, output)
         self.processes[process.pid] = process
         return process
@@ -227,11 +236,21 @@ class Place:
     @cached_property
     def whole(self) -> Path:
         """A run that nobody disturbed; `work` is the processor time it took."""
-        path = self.new("whole")
+        path, began = self.new("whole"), time.monotonic()
         done = self.start("train", *SMALL, f"run_dir={path}")
         self.work = 0.0
         while done.wait(0.05) is None:
             self.work = max(self.work, done.work())
+        assert done.code == 0, done.said
+        self.patience = max(PATIENCE, 40 * (time.monotonic() - began))
+        return path
+
+    @cached_property
+    def whole_with_a_worker(self) -> Path:
+        """The same run with its emulators in a process of their own."""
+        assert self.whole
+        path = self.new("whole")
+        done = self.run("train", *but(SMALL, "env.workers=1"), f"run_dir={path}")
         assert done.code == 0, done.said
         return path
 
@@ -242,14 +261,14 @@ class Place:
         shutil.copytree(self.whole, path)
         shutil.rmtree(path / NEWEST)
         record = json.loads((path / "run.json").read_text())
-        (path / "run.json").write_text(json.dumps({**record, "status": "running"}))
+        (path / "run.json").write_text(json.dumps({**record, "status": "running", "step": 128}))
         return path
 
     @cached_property
     def played(self) -> str:
         """The games of an evaluation of the whole run that nobody disturbed."""
         path = self.copy(self.whole)
-        done = self.run("evaluate", path, *PLAY)
+        done = self.run("evaluate", path, *PLAY_ALONE)
         assert done.code == 0, done.said
         return games(path)
 
@@ -316,7 +335,7 @@ def alive(pids: list[int]) -> list[int]:
     return found
 
 
-def gone(pids: list[int], seconds: float = 10.0) -> str | None:
+def gone(pids: list[int], seconds: float = 30.0) -> str | None:
     """None when all processes have ended within so long."""
     deadline = time.monotonic() + seconds
     while (left := alive(pids)) and time.monotonic() < deadline:

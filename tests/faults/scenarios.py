@@ -24,11 +24,14 @@ from tests.faults.harness import (
     BEFORE_IT,
     NEWEST,
     PLAY,
+    PLAY_ALONE,
     SMALL,
     Disk,
     Outcomes,
     Place,
     Process,
+    alive,
+    but,
     difference,
     disk,
     first,
@@ -38,6 +41,7 @@ from tests.faults.harness import (
 )
 
 WORKER = "reprl.envs.worker"
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 Strike = Callable[[Process, Path], tuple[bool, list[int]]]  # whether it was killed, its children
 
 
@@ -46,22 +50,22 @@ Strike = Callable[[Process, Path], tuple[bool, list[int]]]  # whether it was kil
 
 def kills_while_training(place: Place, count: int) -> Outcomes:
     """SIGKILL of train and resume at a random moment, up to three times in a row."""
-    yield from _chains(place, count, _kill_at_random)
+    yield from _chains(place, count, _kill_at_random, "env.workers=1", place.whole_with_a_worker)
 
 
 def kills_in_a_checkpoint(place: Place, count: int) -> Outcomes:
     """SIGKILL while the files of a checkpoint are being written."""
-    yield from _chains(place, count, _kill_in_a_write)
+    yield from _chains(place, count, _kill_in_a_write, "env.workers=0", place.whole)
 
 
 def signals_while_training(place: Place, count: int) -> Outcomes:
-    """SIGTERM, SIGINT and SIGUSR2 at a random moment: a checkpoint, then the end."""
+    """SIGTERM, SIGINT, SIGHUP and SIGUSR2 at a random moment: a checkpoint, then the end."""
     for number in range(count):
         path = place.copy(place.half)
         process = place.start("resume", path)
         _resuming(process, path)
         process.at_random(0.0, 0.3)
-        process.signal((signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)[number % 3])
+        process.signal(STOPPING[number % len(STOPPING)])
         process.end()
         yield _resumed(place, path)
 
@@ -75,7 +79,7 @@ def kills_of_a_worker(place: Place, count: int) -> Outcomes:
             os.kill(place.chance.choice(workers), signal.SIGKILL)
         process.end()
         bad = first(unclean_but_worker(process), gone(workers))
-        yield first(bad, _resumed(place, path))
+        yield first(bad, _resumed(place, path, place.whole_with_a_worker))
 
 
 def stops_of_a_worker(place: Place, count: int) -> Outcomes:
@@ -89,7 +93,9 @@ def stops_of_a_worker(place: Place, count: int) -> Outcomes:
             time.sleep(place.chance.uniform(0.5, 2.0))
             os.kill(chosen, signal.SIGCONT)
         process.end()
-        lost = first(unclean(process, (0,)), gone(workers), difference(path, place.whole))
+        lost = first(
+            unclean(process, (0,)), gone(workers), difference(path, place.whole_with_a_worker)
+        )
         place.forget(path)
         yield lost
 
@@ -99,12 +105,12 @@ def kills_of_evaluate(place: Place, count: int) -> Outcomes:
     truth = place.played
     for _ in range(count):
         path = place.copy(place.whole)
-        process = place.start("evaluate", path, *PLAY, "workers=1")
+        process = place.start("evaluate", path, *PLAY, "workers=1", "n_envs=2")
         process.at_random(0.1, 0.6)
         workers = process.children(WORKER)
         process.signal(signal.SIGKILL)
         process.end()
-        again = place.run("evaluate", path, *PLAY)
+        again = place.run("evaluate", path, *PLAY_ALONE)
         lost = first(gone(workers), unclean(again, (0,)), _same_games(path, truth))
         place.forget(path)
         yield lost
@@ -115,41 +121,42 @@ def kills_of_a_launcher(place: Place, count: int) -> Outcomes:
     for _ in range(count):
         path = place.new("sweep")
         sweep = ["train", "-m", *_SHORT, "seed=0,1", "sweep.jobs=2", f"run_dir={path}"]
-        process = place.start(*sweep)
-        process.until(lambda: list(path.glob("*/metrics.csv")))  # noqa: B023  # asked at once
-        jobs = process.children("reprl")
+        process = place.start(*sweep, fault="forked_jobs")
+        process.until(lambda: list(path.glob("*/config.yaml")))  # noqa: B023  # asked at once
+        jobs = process.children()
         process.signal(signal.SIGKILL)
-        process.end()
-        bad = None
-        for _ in range(60):  # jobs outlive their launcher: the next one leaves them alone
-            again = place.run(*sweep)
-            bad = unclean(again)
-            if bad or again.code == 0:
-                break
-            time.sleep(1.0)
+        struck = process.end() == -signal.SIGKILL
+        bad = None if struck else f"the sweep ended before it was killed: {process.said[-200:]}"
+        if bad is None:  # jobs outlive their launcher: the next one leaves them alone
+            bad = unclean(place.run(*sweep, fault="forked_jobs"))
+        deadline = time.monotonic() + place.patience
+        while alive(jobs) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        again = place.run(*sweep, fault="forked_jobs")
+        bad = first(bad, unclean(again, (0,)))
         folders = [p.parent.name for p in path.glob("*/run.json")]
-        bad = first(bad, again.said if again.code else None, gone(jobs))
+        bad = first(bad, gone(jobs))
         if bad is None and len(folders) != 2:
             bad = f"{len(folders)} run folders for two jobs"
         place.forget(path)
         yield bad
 
 
-def _chains(place: Place, count: int, kill: Strike) -> Outcomes:
+def _chains(place: Place, count: int, kill: Strike, workers: str, whole: Path) -> Outcomes:
     """Runs that are killed up to three times each, and then go on to their end."""
-    whole, done = place.whole, 0
+    done = 0
     while done < count:
         path, kills = place.new("killed"), 0
         while kills < min(3, count - done):
-            process = _begin(place, path)
-            struck, workers = kill(process, path)
+            process = _begin(place, path, workers)
+            struck, children = kill(process, path)
             if not struck:
                 break  # it was faster, and is finished
             kills += 1
-            if left := gone(workers):
+            if left := gone(children):
                 yield left
                 done, kills = done + 1, kills - 1
-        process = _begin(place, path)
+        process = _begin(place, path, workers)
         process.end()
         lost = first(unclean(process, (0,)), difference(path, whole))
         place.forget(path)
@@ -157,10 +164,10 @@ def _chains(place: Place, count: int, kill: Strike) -> Outcomes:
         done += kills
 
 
-def _begin(place: Place, path: Path) -> Process:
+def _begin(place: Place, path: Path, workers: str) -> Process:
     if (path / "run.json").exists():
         return place.start("resume", path)
-    return place.start("train", *SMALL, f"run_dir={path}")
+    return place.start("train", *but(SMALL, workers), f"run_dir={path}")
 
 
 def _kill_at_random(process: Process, path: Path) -> tuple[bool, list[int]]:
@@ -171,7 +178,7 @@ def _kill_in_a_write(process: Process, path: Path) -> tuple[bool, list[int]]:
     """Look for the draft as often as this process can, and strike a moment later."""
     moment = process.place.chance.uniform(0.0, 0.004)
     folder = path / "checkpoints"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + process.place.patience
     while time.monotonic() < deadline:
         with suppress(OSError):
             if any(name.endswith(".draft") for name in os.listdir(folder)):
@@ -179,12 +186,17 @@ def _kill_in_a_write(process: Process, path: Path) -> tuple[bool, list[int]]:
                 return _strike(process)
         if process.wait(0) is not None:
             break
+        time.sleep(0.0003)  # the processor is the run's
     return _no
 
 
-_A2C = [word for word in SMALL if not word.startswith(("algo.batch_size", "algo.n_epochs"))]
+_A2C = [
+    word
+    for word in SMALL
+    if not word.startswith(("algo", "total", "check", "log", "eval.ev", "env.work"))
+]
 _no: tuple[bool, list[int]] = (False, [])
-_SHORT = [*SMALL, "total_steps=32", "eval.every=0", "env.workers=0"]
+_SHORT = but(SMALL, "total_steps=32", "eval.every=0")
 
 
 def _strike(process: Process) -> tuple[bool, list[int]]:
@@ -194,10 +206,10 @@ def _strike(process: Process) -> tuple[bool, list[int]]:
 
 
 def _training(place: Place) -> tuple[Path, Process]:
-    """A run that has written its first rows, to be hurt."""
-    assert place.whole
+    """A run with a worker that has written its first rows, to be hurt."""
+    assert place.whole_with_a_worker
     path = place.new("training")
-    process = place.start("train", *SMALL, f"run_dir={path}")
+    process = place.start("train", *but(SMALL, "env.workers=1"), f"run_dir={path}")
     process.until(lambda: (path / "metrics.csv").exists())
     process.at_random(0.0, 0.2)
     return path, process
@@ -214,10 +226,10 @@ def _resuming(process: Process, path: Path) -> None:
     process.until(at_work)
 
 
-def _resumed(place: Place, path: Path) -> str | None:
+def _resumed(place: Place, path: Path, truth: Path | None = None) -> str | None:
     """What a run that was hurt has lost when it goes on to its end."""
     again = place.run("resume", path)
-    lost = first(unclean(again, (0,)), difference(path, place.whole))
+    lost = first(unclean(again, (0,)), difference(path, truth or place.whole))
     place.forget(path)
     return lost
 
@@ -253,13 +265,13 @@ def two_resumes(place: Place, count: int) -> Outcomes:
 
 
 def two_evaluations(place: Place, count: int) -> Outcomes:
-    """Two evaluations of one folder at once, of different variants: the games of both are there."""
+    """Two evaluations of one folder at once: every game is there, and none twice."""
     truth = place.played
     for _ in range(count):
         path = place.copy(place.whole)
         both = [
-            place.start("evaluate", path, *PLAY, *at_once)
-            for at_once in (["games=own"], ["n_envs=1"])
+            place.start("evaluate", path, *PLAY, "workers=0", at_once)
+            for at_once in ("n_envs=2", "n_envs=1")
         ]
         bad = first(*(unclean(process, (0,)) for process in both if process.end() or True))
         lost = first(bad, _same_games(path, truth))
@@ -282,13 +294,14 @@ class Writer:
 WRITERS = (
     Writer("train", ("train", *SMALL, "run_dir={disk}/new"), "{disk}/new/" + NEWEST),
     Writer("resume", ("resume", "{run}"), "{run}/" + NEWEST),
-    Writer("evaluate", ("evaluate", "{run}", *PLAY), "{run}/evaluation/episodes.csv"),
+    Writer("evaluate", ("evaluate", "{run}", *PLAY_ALONE), "{run}/evaluation/episodes.csv"),
     Writer(
         "twin",
         ("evaluate", "{run}", "twin=true", "variants=green_lines", "steps=16", "workers=0"),
         "{run}/evaluation/twin.csv",
     ),
     Writer("attention", ("attention", "{run}", "steps=16"), "{run}/attention/original.png"),
+    Writer("probe", ("probe", "{run}", "frames=60", "games=3"), "{run}/evaluation/probes.csv"),
     Writer(
         "report", ("report", "{run}", "figures=false", "out={disk}/page"), "{disk}/page/report.html"
     ),
@@ -531,7 +544,7 @@ def updates_without_growth(place: Place, count: int) -> Outcomes:
     path = place.new("long")
     before = set(os.listdir("/dev/shm"))
     process = place.start(
-        *("train", *_A2C, "algo=a2c", "algo.n_steps=5", "eval.every=0"),
+        *("train", *_A2C, "env.workers=1", "algo=a2c", "algo.n_steps=5", "eval.every=0"),
         *(f"total_steps={10 * count}", f"checkpoint.every={count}", f"log.every={count // 10}"),
         f"run_dir={path}",
     )
@@ -562,7 +575,7 @@ def a_sweep_without_growth(place: Place, count: int) -> Outcomes:
     path = place.new("sweep")
     before = set(os.listdir("/dev/shm"))
     seeds = f"seed=range({count})" if count > 1 else "seed=0"
-    process = place.start("train", "-m", *_SHORT, seeds, f"run_dir={path}")
+    process = place.start("train", "-m", *_SHORT, seeds, f"run_dir={path}", fault="forked_jobs")
     sizes: list[Size] = []
     while process.wait(1.0) is None:
         with suppress(OSError):

@@ -26,7 +26,6 @@ QUICK = {
 }  # once for all others
 LEFT_TO_TORTURE = (
     scenarios.kills_of_a_launcher,
-    scenarios.read_only_folders,  # its copy of a run lacks the step that run.json names
     scenarios.updates_without_growth,
     scenarios.a_sweep_without_growth,
 )
@@ -140,6 +139,29 @@ def test_damage_is_done_and_a_scenario_that_fails_is_no_survivor(tmp_path: Path)
         yield None
         json.loads("{")
 
-    row = torture.inject(torture.Kind("x", broken, "kills"), place, 2)
+    (row,) = torture.inject([torture.Kind("x", broken, "kills")], place, {"kills": 2})
     assert (row.injected, row.survived) == (2, 1)
     assert "JSONDecodeError" in row.lost[0]
+
+
+def test_kinds_take_turns_and_a_deadline_counts_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    now = iter(range(1000))
+
+    def kind(name: str, **options: Any) -> torture.Kind:
+        def scenario(place: Place, count: int) -> Iterator[str | None]:
+            for _ in range(count):
+                seen.append(name)
+                yield None
+
+        return torture.Kind(name, scenario, "kills", **options)  # type: ignore[arg-type]
+
+    kinds = [kind("a"), kind("b"), kind("c", at_once=True)]
+    rows = torture.inject(kinds, Place(tmp_path), {"kills": 20})
+    assert [row.injected for row in rows] == [20, 20, 20]
+    assert seen[:6] == ["c", "c", "a", "a", "b", "b"]
+    monkeypatch.setattr(torture.time, "monotonic", lambda: next(now))
+    rows = torture.inject(kinds, Place(tmp_path), {"kills": 20}, deadline=9)
+    assert [row.injected for row in rows] == [3, 2, 4]
