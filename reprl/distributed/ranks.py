@@ -79,6 +79,10 @@ class OneRank:
         """What rank 0 says."""
         return number
 
+    def most(self, number: float) -> float:
+        """The largest number of any rank."""
+        return number
+
     def meet(self) -> None:
         """Wait for all, however long it takes."""
 
@@ -196,6 +200,9 @@ class Ranks(OneRank):
     def told(self, number: int) -> int:
         found = self.exchange.gather(np.array([float(number)]), patient=True)
         return int(found[0, 0])
+
+    def most(self, number: float) -> float:
+        return float(self.exchange.gather(np.array([number]), patient=True).max())
 
     def meet(self) -> None:
         self.exchange.gather(np.zeros(1), patient=True)

@@ -23,6 +23,7 @@ from reprl.runs.folder import RunFolder
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
+from reprl.runs.resources import peak_memory
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 from reprl.schema import ELAPSED, VALIDATION
@@ -106,6 +107,12 @@ class Session:
         self.averages.add(logger.name_to_value)
         for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
             numbers.clear()
+
+    def end(self) -> None:
+        """Say what the run took of the machine's memory."""
+        most = self.ranks.most(peak_memory()) / 2**20
+        each = "in each rank, at most" if self.ranks.size > 1 else "at most"
+        self.progress.say(f"memory: {most:,.0f} MB {each}")
 
     def after_update(self, interrupts: Interrupts) -> None:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
@@ -289,6 +296,10 @@ class Follower:
         logger = self.model.logger
         for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
             numbers.clear()
+
+    def end(self) -> None:
+        """Say to rank 0 what this one took of the machine's memory."""
+        self.ranks.most(peak_memory())
 
     def after_update(self, interrupts: Interrupts) -> None:
         """Do what the ranks agree on; the cadence is rank 0's."""

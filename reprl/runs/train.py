@@ -360,6 +360,7 @@ def loop(
         )
         session.take_numbers()
         session.after_update(interrupts)
+    session.end()
 
 
 class AfterEachUpdate(BaseCallback):
