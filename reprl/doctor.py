@@ -25,7 +25,7 @@ LOST = 0.8  # of what cores give alone, when all work at once
 
 
 @dataclass(frozen=True)
-class Measured:
+class Rates:
     """Rates of this machine, a second."""
 
     cores: int
@@ -46,7 +46,7 @@ class Measured:
         return 1.0 / (1.0 / self.games_all + SAMPLES / self.update_all)
 
 
-def findings(m: Measured) -> list[str]:
+def findings(m: Rates) -> list[str]:
     """What to set on this machine, and what is slow and why; one sentence each."""
     gain = m.all_ranks() / m.one_rank()
     found = []
@@ -102,7 +102,7 @@ def has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
 
 
-def measure(seconds: float, say: Callable[[str], None] = print) -> Measured:
+def measure(seconds: float, say: Callable[[str], None] = print) -> Rates:
     """Measure this machine; every part takes `seconds` and the start of its processes."""
     cores, load = machine_cores(), os.getloadavg()[0]
     rates = {}
@@ -119,7 +119,7 @@ def measure(seconds: float, say: Callable[[str], None] = print) -> Measured:
             f"{what:7s} {processes} process{'es' if processes > 1 else '':2s} of {threads} "
             f"thread{'s' if threads > 1 else ' '}  {rates[name]:10,.0f} {unit}"
         )
-    return Measured(cores=cores, load=load, bf16=has_bf16(), **rates)
+    return Rates(cores=cores, load=load, bf16=has_bf16(), **rates)
 
 
 def _together(what: str, processes: int, threads: int, seconds: float) -> list[float]:

@@ -57,7 +57,7 @@ class Rank:
         return f"ended with exit code {code}" + (f" ({last[-1].strip()[:300]})" if last else "")
 
 
-class Launcher:
+class RankLauncher:
     """N ranks of one command."""
 
     def __init__(
@@ -237,4 +237,4 @@ class Launcher:
 
 def supervise(arguments: Sequence[str], ranks: int) -> int:
     """Run a command as so many ranks and return the run's exit code."""
-    return Launcher(arguments, ranks).run()
+    return RankLauncher(arguments, ranks).run()

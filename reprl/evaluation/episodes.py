@@ -26,7 +26,7 @@ STUCK_AFTER = 4_500  # agent steps, 5 minutes of play, without a point or a lost
 class Waiting(Protocol):
     """The games that nobody has begun; several processes may take from one list."""
 
-    def __bool__(self) -> bool: ...
+    def __len__(self) -> int: ...
 
     def popleft(self) -> Task:
         """The next one; IndexError where another process was faster."""
@@ -81,7 +81,8 @@ class Arena:
 
     def play(self, agent: Agent, tasks: Iterable[Task] | Waiting) -> Iterator[FinishedGame]:
         """Play all tasks; games come as they end, so only the whole list is without bias."""
-        waiting: Waiting = deque(tasks) if isinstance(tasks, Iterable) else tasks
+        waiting: Waiting
+        waiting = deque(tasks) if isinstance(tasks, Iterable) else tasks
         for slot in range(max(group.env.num_envs for group in self._groups)):
             for group in self._groups:
                 group.prepare(slot, waiting)

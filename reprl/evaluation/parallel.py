@@ -73,8 +73,8 @@ class _Shared:
     def __init__(self, tasks: list[Task], taken: Any) -> None:
         self.tasks, self.taken = tasks, taken
 
-    def __bool__(self) -> bool:
-        return bool(self.taken.value < len(self.tasks))
+    def __len__(self) -> int:
+        return max(0, len(self.tasks) - int(self.taken.value))
 
     def popleft(self) -> Task:
         with self.taken.get_lock():

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from reprl.cli import main
-from reprl.doctor import Measured, findings, has_bf16
+from reprl.doctor import Rates, findings, has_bf16
 
-GOOD = Measured(
+GOOD = Rates(
     cores=4,
     load=0.1,
     games_one=1000.0,
@@ -20,7 +20,7 @@ GOOD = Measured(
 )
 
 
-def said(measured: Measured) -> str:
+def said(measured: Rates) -> str:
     return "\n".join(findings(measured))
 
 

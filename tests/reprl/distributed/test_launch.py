@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprl.distributed import launch
-from reprl.distributed.launch import Launcher
+from reprl.distributed.launch import RankLauncher
 from tests.reprl.distributed import toy_rank
 
 PROGRAM = (sys.executable, "-m", toy_rank.__name__)
@@ -26,7 +26,7 @@ def run(fate: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, 
     monkeypatch.setattr(launch, "GRACE", 1.0)
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"status": "running"}))
-    launcher = Launcher([fate, str(folder)], 2, program=PROGRAM)
+    launcher = RankLauncher([fate, str(folder)], 2, program=PROGRAM)
     pids = [rank.process.pid for rank in launcher.ranks]
     return launcher.run(), pids
 
@@ -78,8 +78,8 @@ def test_an_end_that_rank_0_has_explained_is_its_own(
 def test_ranks_end_with_their_launcher(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from reprl.distributed.launch import Launcher\n"
-        f"launcher = Launcher(['wait', {str(tmp_path)!r}], 2, program={PROGRAM!r})\n"
+        "from reprl.distributed.launch import RankLauncher\n"
+        f"launcher = RankLauncher(['wait', {str(tmp_path)!r}], 2, program={PROGRAM!r})\n"
         "print(*[r.process.pid for r in launcher.ranks], flush=True)\n"
         "launcher.run()\n"
     )
