@@ -1,6 +1,7 @@
 """Training steps/s against stock SB3 for the same algorithm, measured alternately.
 
-`python -m benchmarks.train [--quick] [--rounds N] [--only ppo,a2c,...]`. Warm-up and compile time
+`python -m benchmarks.train [--quick] [--rounds N] [--only ppo,a2c,...]`; with `--publish` it makes
+the table and the plot of docs/performance.md (`benchmarks.published`). Warm-up and compile time
 are excluded from the rates and printed beside them. SB3 runs with its own defaults and without our
 environment variables, in the best of Dummy/Subproc and 1/2 threads.
 """
@@ -165,7 +166,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short round: under 3 minutes")
     parser.add_argument("--only", default="", help=f"some of {','.join(TARGETS)}")
     parser.add_argument("--rounds", type=int, default=3, help="of all jobs in turn; quick has one")
+    parser.add_argument("--publish", action="store_true", help="write docs/performance.md")
+    parser.add_argument("--render", action="store_true", help="the same from kept numbers")
     arguments = parser.parse_args()
+    if arguments.publish or arguments.render:
+        from benchmarks import published
+
+        published.publish(arguments.rounds) if arguments.publish else published.render()
+        return
     names = arguments.only.split(",") if arguments.only else list(TARGETS)
     if arguments.quick and not arguments.only:
         names = ["ppo", "a2c"]

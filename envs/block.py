@@ -65,7 +65,7 @@ class Arrays:
 
 
 class Block:
-    """The emulators from index `first` on."""
+    """The emulators from row `first` on; `begin` is the number of row 0 in the whole run."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Block:
         seed: int,
         first: int,
         arrays: Arrays,
+        begin: int = 0,
     ) -> None:
         # OpenCV's own threads would fight the emulators (and the learner) for the cores.
         cv2.setNumThreads(1)
@@ -81,7 +82,7 @@ class Block:
         self.arrays = arrays
         desk = Desk(console(game(settings.game).cartridge).raw)
         self.emulators = [
-            Emulator(settings, variant, seed, row, desk)
+            Emulator(settings, variant, seed, begin + row, desk)
             for row, variant in enumerate(variants, first)
         ]
 

@@ -45,7 +45,9 @@ class Workers:
     usual_patience = 20.0
     start_patience = 120.0  # a worker imports and builds its emulators first
 
-    def __init__(self, settings: EnvSettings, variants: list[Variant], seed: int, k: int) -> None:
+    def __init__(
+        self, settings: EnvSettings, variants: list[Variant], seed: int, k: int, begin: int = 0
+    ) -> None:
         total = len(variants)
         memory = _anonymous_file(Arrays.bytes_needed(total, settings))
         try:
@@ -64,7 +66,7 @@ class Workers:
         self._finalizer = weakref.finalize(self, _stop, self._processes, self._connections)
         self.patience = self.start_patience
         for w, rows in enumerate(self.rows):
-            block = (settings, [variants[r] for r in rows], seed, rows[0], total)
+            block = (settings, [variants[r] for r in rows], seed, rows[0], total, begin)
             self._send(w, pickle.dumps(block))
         self.patience = self.usual_patience
         self._steps = dict.fromkeys(range(k), STEP)
@@ -222,7 +224,7 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
     descriptors = (theirs.fileno(), memory)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(_search_path()),
+        "PYTHONPATH": os.pathsep.join(search_path()),
         **trust.environment(),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
@@ -240,7 +242,7 @@ def _spawn(theirs: socket.socket, memory: int) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
     """Where this process finds modules; the working folder of an interactive one comes last."""
     found = [p for p in sys.path if p]
     return found if len(found) == len(sys.path) else [*found, os.getcwd()]

@@ -50,6 +50,7 @@ def make_vec_env(
     max_frames: int = 108_000,
     reward: str | float | None = None,
     background: float | str | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
 
@@ -58,6 +59,7 @@ def make_vec_env(
     With `background`, observations are differences to a memory of the game's picture that follows
     it by so many gray levels a step: black where nothing changed. With `background="adaptive"`
     they show what changed more than its place usually does, each change at full contrast.
+    `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
     game = canonical(game)
     game_of(game)  # refuses one that is not there
@@ -86,14 +88,23 @@ def make_vec_env(
     if len(specs) > n_envs:
         raise UserError(f"{len(specs)} variants need as many environments, got n_envs={n_envs}.")
     found = [find(spec, severity, game) for spec in specs]
-    return AtariVecEnv(settings, [found[i % len(found)] for i in range(n_envs)], seed, workers)
+    part, parts = share
+    if n_envs % parts or not 0 <= part < parts:
+        raise UserError(f"n_envs={n_envs} cannot be dealt out: share={share} of equal parts.")
+    rows = range(part * n_envs // parts, (part + 1) * n_envs // parts)
+    return AtariVecEnv(settings, [found[i % len(found)] for i in rows], seed, workers, rows[0])
 
 
 class AtariVecEnv(VecEnv):
     """ALE games as an SB3 VecEnv with ground truth and exact state; see `make_vec_env`."""
 
     def __init__(
-        self, settings: EnvSettings, variants: list[Variant], seed: int, workers: int
+        self,
+        settings: EnvSettings,
+        variants: list[Variant],
+        seed: int,
+        workers: int,
+        begin: int = 0,
     ) -> None:
         n = len(variants)
         self.settings = settings
@@ -103,11 +114,11 @@ class AtariVecEnv(VecEnv):
         self._reseed: int | None = None
         self._started = False
         self._stepping = False  # between step_async and step_wait
-        self.workers = Workers(settings, variants, seed, workers) if workers else None
+        self.workers = Workers(settings, variants, seed, workers, begin) if workers else None
         if self.workers is None:
             memory = bytearray(Arrays.bytes_needed(n, settings))
             self._arrays = Arrays.over(memory, n, settings)
-            self._block = Block(settings, variants, seed, 0, self._arrays)
+            self._block = Block(settings, variants, seed, 0, self._arrays, begin)
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n

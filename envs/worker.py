@@ -44,14 +44,15 @@ def serve(connection: Connection, memory: mmap.mmap) -> None:
     from reprl.envs.block import Arrays, Block, Missing
     from reprl.errors import UserError
 
-    settings, variants, seed, first, total = connection.recv()
+    settings, variants, seed, first, total, begin = connection.recv()
     block = None
     order = payload = b""
     while True:
         try:
             result: object = None
             if block is None:
-                block = Block(settings, variants, seed, first, Arrays.over(memory, total, settings))
+                arrays = Arrays.over(memory, total, settings)
+                block = Block(settings, variants, seed, first, arrays, begin)
             elif order == STEP:
                 result = block.step() or None
             elif order == RESET:

@@ -26,6 +26,7 @@ GAME_SEED = Number(0, 2**63 - 1, whole=True)
 STEPS = Number(1, whole=True)
 EPISODES = Number(1, 100_000, whole=True, usual=(1, 100))
 THREADS = Number(1, 256, whole=True)
+RANKS = Number(1, 4096, whole=True)  # processes that train one agent together
 MODES = ("plain", "fast")
 
 # -- the environment: `env.*` and reprl.envs.make_vec_env --------------------------------------
@@ -155,6 +156,7 @@ USE: dict[str, Setting] = {"use": OneOf(("rad", "views"))}  # of any augmentatio
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
 TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
 ANCHOR = OneOf(("view", "batch"))
+NEGATIVES = OneOf(("all", "local"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
@@ -204,10 +206,11 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "MlpMask": {"hidden": COUNT},
     "SelfAttentionMask": {"width": COUNT},
     "SoftplusMask": {"width": COUNT},
-    "Contrastive": LOSS | {"feature": COUNT, "tau": TAU, "anchor": ANCHOR},
+    "Contrastive": LOSS | {"feature": COUNT, "tau": TAU, "anchor": ANCHOR, "negatives": NEGATIVES},
     "TemporalContrastive": LOSS
-    | {"offset": COUNT, "latent": COUNT, "hidden": COUNT, "tau": TAU, "anchor": ANCHOR},
-    "SpatioTemporal": LOSS,
+    | {"offset": COUNT, "latent": COUNT, "hidden": COUNT, "tau": TAU, "anchor": ANCHOR}
+    | {"negatives": NEGATIVES},
+    "SpatioTemporal": LOSS | {"negatives": NEGATIVES},
     "DrAC": LOSS,
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},

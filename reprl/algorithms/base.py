@@ -25,6 +25,7 @@ from reprl.checkpoint.state import Captured, Restorable, capture, restore, take_
 from reprl.components import Specs
 from reprl.errors import UserError
 from reprl.policy import Player, policy_player
+from reprl.reduction import Reduction
 
 
 class Timings(dict[str, float]):
@@ -159,6 +160,19 @@ class Algorithm(BaseAlgorithm):
         """Refuse to change between compiled and eager code: their last bits differ."""
         if compiled:
             raise UserError(f"{type(self).__name__} has no compiled mode to continue in.")
+
+    # -- several ranks --------------------------------------------------------------------------
+
+    def share(self, reduction: Reduction) -> None:
+        """Train on shares of minibatches: other processes have the others."""
+        raise UserError(f"{type(self).__name__} trains in one process: set ranks=1.")
+
+    def diverge(self, seed: int, *names: str | int) -> None:
+        """Draw from streams of these names, where other processes have built the same model."""
+
+    def own_buffers(self) -> dict[str, Tensor]:
+        """Buffers of the networks that differ between ranks, by their names in a checkpoint."""
+        return {}
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from reprl.algorithms.health import dormant_units, effective_rank, feature_norm
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
 from reprl.encoders.masks import Mask
+from reprl.reduction import OneProcess, Reduction
 from reprl.schema import LABELS, is_open
 
 
@@ -175,14 +176,23 @@ def _has_contrast(maps: Tensor, least: float = 0.1) -> bool:
     return (maps.amax((1, 2)) - maps.amin((1, 2))).mean().item() > least
 
 
-def diagnose(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[str, float]:
-    """Numbers for the log: gradients of each term on the encoder, its features, mask health."""
+def diagnose(
+    losses: Losses,
+    extractor: nn.Module,
+    monitor: MaskMonitor,
+    reduction: Reduction | None = None,
+) -> dict[str, float]:
+    """Numbers for the log: gradients of each term on the encoder, its features, mask health.
+
+    With a reduction they are those of the whole minibatch, of which this process has a share.
+    """
     if not list(extractor.parameters()) or losses.observations.dtype != torch.uint8:
         return {}  # SB3's policies on vectors have no encoder to look at
+    reduction = reduction or OneProcess()
     trained = [p for p in extractor.parameters() if p.requires_grad]  # none of a frozen encoder
-    numbers = gradients(losses.own, losses.auxiliary, trained) if trained else {}
+    numbers = gradients(losses.own, losses.auxiliary, trained, reduction) if trained else {}
     encoder: Any = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
-    images = as_images(losses.observations)
+    images = as_images(reduction.gathered(losses.observations))
     dead, mask = inspect(encoder, images)
     for layer, share in dead.items():
         numbers[f"dead_units/{layer.removeprefix('inner.')}"] = share
@@ -193,19 +203,23 @@ def diagnose(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict
     numbers["features/norm"] = feature_norm(features)
     numbers["features/rms"] = features.square().mean().sqrt().item()
     if losses.attention is not None:
-        report = monitor.look(losses.attention, mask)
+        report = monitor.look(reduction.gathered(losses.attention), mask)
         numbers |= {f"attention/{name}": value for name, value in report.numbers().items()}
     return numbers
 
 
 def gradients(
-    own: dict[str, Tensor], auxiliary: dict[str, Tensor], parameters: Sequence[nn.Parameter]
+    own: dict[str, Tensor],
+    auxiliary: dict[str, Tensor],
+    parameters: Sequence[nn.Parameter],
+    reduction: Reduction | None = None,
 ) -> dict[str, float]:
     """Each auxiliary term's gradient on the encoder: its norm, and its cosine to the RL gradient.
 
     `own` are the algorithm's weighted terms, whose sum makes that gradient; where it has none, as
     in pretraining, there is no angle.
     """
+    reduction = reduction or OneProcess()
     numbers: dict[str, float] = {}
     reference = None
     if own:
@@ -213,10 +227,10 @@ def gradients(
         learning = first
         for term in others:
             learning = learning + term
-        reference = _gradient(learning, parameters)
+        reference = _gradient(learning, parameters, reduction)
         numbers["gradient/rl_norm"] = reference.norm().item()
     for name, term in auxiliary.items():
-        gradient = _gradient(term, parameters)
+        gradient = _gradient(term, parameters, reduction)
         numbers[f"gradient/{name}_norm"] = gradient.norm().item()
         if reference is None:
             continue
@@ -225,13 +239,14 @@ def gradients(
     return numbers
 
 
-def _gradient(term: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+def _gradient(term: Tensor, parameters: Sequence[nn.Parameter], reduction: Reduction) -> Tensor:
     """The gradient as one vector; zero where the term does not reach the encoder."""
     zeros = [torch.zeros_like(p) for p in parameters]
     if term.requires_grad:
         found = torch.autograd.grad(term, list(parameters), retain_graph=True, allow_unused=True)
         zeros = [z if g is None else g for z, g in zip(zeros, found, strict=True)]
-    return torch.cat([g.reshape(-1) for g in zeros])
+    vector = torch.cat([g.reshape(-1) for g in zeros])
+    return vector if reduction.size == 1 else reduction.gathered(vector[None]).mean(0)
 
 
 class _AsEncoder(nn.Module):

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from reprl import components
+from reprl.algorithms.base import Algorithm
 from reprl.algorithms.compiled import CompiledPolicy, collect
 from reprl.algorithms.demonstrations import Demonstrations, Labelled, plain_bytes
 from reprl.algorithms.on_policy import OnPolicy
@@ -187,6 +188,7 @@ class Imitation(OnPolicy, Supervised):
     looks: ClassVar[int] = 5
     supplies: ClassVar[frozenset[str]] = OPTIONAL - {"advantages"}
     rollout_buffer: Demonstrations  # type: ignore[assignment]
+    share = Algorithm.share  # refuses: the data of all rollouts is kept in one process
 
     def __init__(
         self,

@@ -45,10 +45,12 @@ from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.components import Auxiliary, Specs, agent_specs
 from reprl.encoders.base import Encoder
+from reprl.encoders.hard import streams
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
+from reprl.reduction import Reduction
 from reprl.schedules import is_spec, schedule
 from reprl.settings import CLASSES, FREEZE, MODES
 from reprl.validation import checker, choice
@@ -79,6 +81,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         "value": "value_loss",
     }
     looks: ClassVar[int]  # updates between two looks of the costlier diagnostics
+    shares: int = 1  # processes that train together; a minibatch is the union of their shares
     rollout_buffer: RolloutMemory
 
     def __init__(
@@ -227,7 +230,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
 
     @property
     def steps_per_update(self) -> int:
-        return self.n_steps * self.n_envs
+        return self.n_steps * self.n_envs * self.shares
 
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "auxiliary": self.auxiliary}
@@ -243,6 +246,22 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
 
     def load_stream_state(self, state: dict[str, Tensor]) -> None:
         self.losses.load_state(state)
+
+    def share(self, reduction: Reduction) -> None:
+        self.shares = reduction.size
+        self.update.share(reduction)
+
+    def diverge(self, seed: int, *names: str | int) -> None:
+        self.losses.diverge(seed, *names)
+
+    def own_buffers(self) -> dict[str, Tensor]:
+        own = {id(stream) for stream in streams(self.policy.features_extractor)}
+        return {
+            f"{name}.{key}": buffer.clone()
+            for name, module in self.modules().items()
+            for key, buffer in module.named_buffers()
+            if id(buffer) in own
+        }
 
     def settings(self) -> dict[str, Any]:
         specs = self.specs
@@ -307,8 +326,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         rollout_buffer: RolloutBuffer,
         n_rollout_steps: int,
     ) -> bool:
-        began = perf_counter()
+        began, before = perf_counter(), self.num_timesteps
         done, seconds = self._collect(env, callback, rollout_buffer, n_rollout_steps)
+        # The other ranks have played as many.
+        self.num_timesteps = before + self.shares * (self.num_timesteps - before)
         self._phase = "collected" if done else "ready"
         self.timings.add("env", seconds)
         self.timings.add("forward", perf_counter() - began - seconds)
@@ -387,10 +408,14 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 if watched:
                     watched = False
                     for name, number in diagnose(
-                        losses, self.policy.features_extractor, self.monitor
+                        losses,
+                        self.policy.features_extractor,
+                        self.monitor,
+                        self.update.reduction,
                     ).items():
                         self.logger.record(name, number)
-                    churn = Churn(self.policy, minibatch.observations)
+                    whole = self.update.reduction.gathered(minibatch.observations)
+                    churn = Churn(self.policy, whole)
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True

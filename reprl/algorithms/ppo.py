@@ -67,7 +67,7 @@ class PPO(OnPolicy, stable_baselines3.PPO):
         return self.n_epochs
 
     def _minibatch_size(self) -> int | None:
-        return self.batch_size
+        return self.batch_size // self.shares
 
     def _target_kl(self) -> float | None:
         return self.target_kl

@@ -7,17 +7,17 @@ weighted sum -> one backward -> clip -> step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
-from torch import Tensor, nn
+from torch import Tensor
 
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.policy import PolicyOutput, policy_forward
+from reprl.reduction import OneProcess, Reduction
 
 Forward = Callable[[ActorCriticPolicy, Tensor], PolicyOutput]
 
@@ -51,44 +51,9 @@ class MinibatchLoss:
     metrics: dict[str, Tensor] = field(default_factory=dict)  # (), logged and not trained on
 
 
-class Reduction(Protocol):
-    """How numbers of a minibatch or a rollout that several processes share become one.
-
-    One process has all of it; in training over several, each has its share.
-    """
-
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation (unbiased) of all shares of x (B,)."""
-
-    def numbers(self, values: Tensor) -> Tensor:
-        """Means (n,) over the shares of what each has averaged over its rows."""
-
-    def rows(self, values: np.ndarray) -> np.ndarray:
-        """The flat rows of all shares."""
-
-    def gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Average the gradients over the shares, in place."""
-
-
-class OneProcess:
-    """The only share there is."""
-
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x.mean(), x.std()
-
-    def numbers(self, values: Tensor) -> Tensor:
-        return values
-
-    def rows(self, values: np.ndarray) -> np.ndarray:
-        return values.flatten()
-
-    def gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        pass
-
-
 def normalized(advantages: Tensor, reduction: Reduction) -> Tensor:
     """Advantages (B,) of mean 0 and deviation 1 over the whole minibatch, as SB3 has them."""
-    if len(advantages) <= 1:
+    if reduction.size * len(advantages) <= 1:
         return advantages
     mean, std = reduction.moments(advantages)
     return (advantages - mean) / (std + 1e-8)
@@ -135,6 +100,10 @@ class Update:
         self.auxiliary = auxiliary
         self.forward = forward
         self.reduction: Reduction = reduction or OneProcess()
+
+    def share(self, reduction: Reduction) -> None:
+        """From now on minibatches are shares of larger ones."""
+        self.reduction = self.auxiliary.reduction = reduction
 
     def losses(
         self,

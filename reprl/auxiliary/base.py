@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
+from reprl.reduction import OneProcess, Reduction
 from reprl.schedules import Coefficient, scaled
 from reprl.settings import LOSS
 from reprl.validation import checker
@@ -72,6 +73,7 @@ class Batch:
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
     wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
     layout: torch.memory_format = torch.contiguous_format  # of images(); fast mode has its own
+    shares: Reduction = field(default_factory=OneProcess, repr=False)  # the other ranks' samples
 
     @property
     def originals(self) -> Tensor:

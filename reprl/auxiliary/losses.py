@@ -26,6 +26,7 @@ from reprl.encoders.hard import streams
 from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
+from reprl.reduction import OneProcess, Reduction
 from reprl.rng import ModuleStream, stream_seed, torch_stream
 from reprl.schedules import Schedule, schedule
 
@@ -60,6 +61,7 @@ class AuxiliaryLosses:
         self.specs = specs
         self.policy = policy
         self.terms = Terms()
+        self.reduction: Reduction = OneProcess()
         self.modules = self.terms.losses  # name -> loss, one nn.ModuleDict
         self.layout = torch.contiguous_format  # of the images the losses encode
         self.augmentation: Augmentation | None = None
@@ -194,6 +196,7 @@ class AuxiliaryLosses:
             values=output.values,
             augmented_from=augmented_from,
             layout=self.layout,
+            shares=self.reduction,
             **fields,
         )
 
@@ -228,6 +231,15 @@ class AuxiliaryLosses:
         for name, generator in self.generators.items():
             generator.set_state(state[name])
         self._module_stream.state = state["modules"].clone()
+
+    def diverge(self, seed: int, *names: str | int) -> None:
+        """Draw from streams of other names: those of a rank, whose views must be its own."""
+        for name, generator in self.generators.items():
+            generator.manual_seed(stream_seed(seed, *names, name))
+        self._module_stream = ModuleStream(seed, *names, "modules")
+        for place, stream in enumerate(streams(self.encoder)):
+            drawn = torch_stream(seed, *names, "attention", "gumbel", place)
+            stream.copy_(drawn.get_state())
 
     # -- dry run ------------------------------------------------------------------------------
 

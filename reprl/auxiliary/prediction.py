@@ -54,6 +54,10 @@ class RewardPrediction(AuxiliaryLoss):
         chosen = functional.one_hot(batch.actions.long(), self.actions).float()  # (B, n_actions)
         guess = self.head(torch.cat([batch.output.features, chosen], dim=1))  # (B, 3)
         sign = batch.rewards.sign().long() + 1  # (B,) in 0, 1, 2
-        counts = torch.bincount(sign, minlength=3)
+        counts = batch.shares.total(torch.bincount(sign, minlength=3))
         weight = torch.where(counts > 0, 1.0 / counts.clamp(min=1), 0.0).to(guess.dtype)
-        return {"reward_prediction": functional.cross_entropy(guess, sign, weight=weight)}
+        if batch.shares.size == 1:
+            return {"reward_prediction": functional.cross_entropy(guess, sign, weight=weight)}
+        # As above over all ranks: their mean is divided by the classes that the minibatch has.
+        lost = functional.cross_entropy(guess, sign, weight=weight, reduction="sum")
+        return {"reward_prediction": lost * batch.shares.size / (counts > 0).sum()}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.contrastive import info_nce
+from reprl.auxiliary.contrastive import info_nce, negatives_of
 from reprl.encoders.base import Encoder
 from reprl.schedules import Coefficient
+from reprl.settings import CLASSES
+from reprl.validation import checker
 
 
 class SpatioTemporal(AuxiliaryLoss):
@@ -15,13 +17,15 @@ class SpatioTemporal(AuxiliaryLoss):
 
     g are the features, l the cells of the feature map, negatives the rest of the batch. Pairs that
     cross an episode start take no part. Gradient reaches the encoder at both times, W1 and W2.
+    negatives: "all" or "local", as of Contrastive.
     """
 
     reach = 1
 
-    def __init__(self, *, coef: Coefficient = 0.05, begin: int = 0) -> None:
+    def __init__(self, *, coef: Coefficient = 0.05, negatives: str = "all", begin: int = 0) -> None:
         super().__init__()
         self.declare("spatiotemporal", coef=coef, begin=begin)
+        self.negatives = checker(CLASSES["SpatioTemporal"], self)("negatives", negatives)
 
     def setup(self, context: Context) -> None:
         channels = context.encoder.dry_output().feature_map.shape[1]
@@ -39,6 +43,7 @@ class SpatioTemporal(AuxiliaryLoss):
         keys = before.flatten(2).permute(2, 0, 1)  # (h*w, V, C)
         cells = output.feature_map[valid].flatten(2).permute(2, 0, 1)
         features = self.whole(output.features[valid])  # (V, C)
-        global_local = info_nce(features.expand_as(keys), keys)
-        local_local = info_nce(self.place(cells), keys)
+        among = negatives_of(batch, self.negatives)
+        global_local = info_nce(features.expand_as(keys), keys, among)
+        local_local = info_nce(self.place(cells), keys, among)
         return {"spatiotemporal": global_local + local_local}

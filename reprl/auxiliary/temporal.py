@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.contrastive import info_nce
+from reprl.auxiliary.contrastive import info_nce, negatives_of
 from reprl.auxiliary.modules import Momentum, mlp
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
@@ -25,6 +25,8 @@ class TemporalContrastive(AuxiliaryLoss):
     offers for every sample even in A2C's short rollouts. anchor "batch": the pair is (sample,
     observation `offset` steps later), and the sample's encoding is reused, which is cheaper; under
     RAD the sample is encoded as it was, because its neighbours are never augmented.
+
+    negatives: "all" or "local", as of Contrastive.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class TemporalContrastive(AuxiliaryLoss):
         tau: float = 0.01,
         anchor: str = "view",
         augmentation: Spec | None = None,
+        negatives: str = "all",
         begin: int = 0,
     ) -> None:
         super().__init__()
@@ -48,6 +51,7 @@ class TemporalContrastive(AuxiliaryLoss):
         self.hidden = check("hidden", hidden)
         self.tau = float(check("tau", tau))
         self.anchor = check("anchor", anchor)
+        self.negatives = check("negatives", negatives)
         self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:
@@ -75,7 +79,8 @@ class TemporalContrastive(AuxiliaryLoss):
         code = self.compressor(features)  # (B, D)
         queries = self.bilinear(code + self.forecast(code))
         # A pair that is not valid is not even a negative: it may be an anchor's own picture.
-        return {"temporal": info_nce(queries[valid], keys[valid])}
+        among = negatives_of(batch, self.negatives)
+        return {"temporal": info_nce(queries[valid], keys[valid], among)}
 
     def after_step(self) -> None:
         self.key_encoder.move()

@@ -14,10 +14,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -56,6 +56,37 @@ class StoredCheckpoint:
     step: int
 
 
+class RankState(Protocol):
+    """What a checkpoint holds of a rank besides what all share."""
+
+    @property
+    def state(self) -> dict[str, Tensor]: ...
+
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+def ranks_of(meta: dict[str, Any]) -> int:
+    """How many ranks have written a checkpoint."""
+    others = meta.get("ranks", [])
+    return 1 + (len(others) if isinstance(others, list) else 0)
+
+
+def of_rank(stored: StoredCheckpoint, rank: int) -> StoredCheckpoint:
+    """A checkpoint as one rank continues it."""
+    if rank == 0:
+        return stored
+    prefix = f"rank{rank}."
+    own = {k.removeprefix(prefix): v for k, v in stored.state.items() if k.startswith(prefix)}
+    buffers = {k.removeprefix("buffer."): v for k, v in own.items() if k.startswith("buffer.")}
+    return replace(
+        stored,
+        parameters=stored.parameters | buffers,
+        state=own,
+        meta=_Record({**stored.meta, **stored.meta["ranks"][rank - 1]}, stored.path),
+    )
+
+
 def save(
     model: BaseAlgorithm,
     folder: str | Path,
@@ -63,9 +94,17 @@ def save(
     keep: int | None = None,
     protect: tuple[int, ...] = (),
     loop: dict[str, Any] | None = None,
+    others: Sequence[RankState] = (),
 ) -> Path:
-    """Write `folder/checkpoints/<step>`, then drop all but the newest `keep` and the protected."""
+    """Write `folder/checkpoints/<step>`, then drop all but the newest `keep` and the protected.
+
+    `others` are the private states of the ranks from 1 on.
+    """
     captured = model.capture()  # type: ignore[attr-defined]
+    if others:
+        captured.meta["ranks"] = [other.meta for other in others]
+        for rank, other in enumerate(others, start=1):
+            captured.state |= {f"rank{rank}.{name}": t for name, t in other.state.items()}
     final = path_of(folder, model.num_timesteps)
     place = final.parent
     place.mkdir(parents=True, exist_ok=True)

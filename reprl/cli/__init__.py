@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None, *, process: bool | None = None) -> 
     code = _run(sys.argv[1:] if arguments is None else arguments, process)
     if process and (writers := sys.modules.get("reprl.runs.writers")) is not None:
         code = writers.leave(code)
+    if process and (ranks := sys.modules.get("reprl.distributed.ranks")) is not None:
+        code = ranks.leave(code)
     return code
 
 

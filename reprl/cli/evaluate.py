@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import OUT, TRUST, WANDB, Key, convert, parse
+from reprl.config.placement import machine_cores
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -59,14 +60,19 @@ KEYS = {
     ),
     "n_envs": Key(32, "games at a time", "int", allowed=ENV["n_envs"]),
     "workers": Key(
-        2, "emulator processes; results do not depend on it", "int", allowed=ENV["workers"]
+        machine_cores(),
+        "processes that play, one a core; results do not depend on it",
+        "int",
+        allowed=ENV["workers"],
     ),
-    "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "threads": Key(1, "torch's threads, of a process that plays alone", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
     "wandb": WANDB,
     "out": OUT,
     "trust": TRUST,
 }
+
+TWINS = 2  # emulator processes of a twin evaluation, whose pictures all go through one network
 
 
 def run(arguments: list[str]) -> int:
@@ -243,6 +249,7 @@ def _twins(found: list[Measured], variants: list[Variant], values: dict[str, Any
         raise UserError("twin evaluation needs a variant that changes only the picture.")
     keys = ("steps", "seed", "games", "deterministic", "sticky", "workers")
     options = {key: values[key] for key in keys}
+    options["workers"] = min(options["workers"], TWINS)
     rows: list[pd.DataFrame] = []
 
     def look(target: Measured) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reprl import trust
 from reprl.cli.arguments import name_folders
+from reprl.distributed.environment import place, show_life
 from reprl.errors import UserError
 from reprl.runs.places import expanded, is_folder
 from reprl.schema import PARTS
@@ -49,6 +50,7 @@ def run(arguments: list[str]) -> int:
     if request.help:
         print(help_page())
         return 0
+    show_life()
     python_path = user_code(request)
     if request.hydra:
         from reprl.sweeps.application import inspect
@@ -58,6 +60,7 @@ def run(arguments: list[str]) -> int:
         from reprl.sweeps import launch, show
 
         return (show if request.show else launch)(request.overrides, request.config_dirs)
+    from reprl.config.placement import described
     from reprl.config.schema import load
     from reprl.runs.places import check_launch, check_new
     from reprl.runs.resources import say_start
@@ -75,9 +78,15 @@ def run(arguments: list[str]) -> int:
         return 0
     check_new(config.run_dir)
     check_launch([config])
-    if config.progress != "off":  # torch and the emulators take seconds to start
-        print(f"{config.method} on {config.env.game}: starting ...", flush=True)
-    say_start(config)
+    here = place()
+    if here is None or here.rank == 0:
+        say_start(config)
+    if here is None and config.progress != "off":
+        print(described(config), flush=True)
+    if here is None and config.ranks > 1:
+        from reprl.distributed.launch import supervise
+
+        return supervise(["train", *arguments], config.ranks)
     from reprl.runs.train import start
 
     command = ["reprl", "train", *arguments]

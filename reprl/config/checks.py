@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from reprl import trust
+from reprl.config.placement import machine_cores, shares_minibatches
 from reprl.errors import UserError, nearest
 from reprl.settings import CLASSES, LOADS, NOT_HERE, WITHOUT_RANGE
 from reprl.validation import choice, flag
@@ -47,6 +48,42 @@ def check_batches(config: Config) -> None:
         raise UserError(
             f"env.workers={config.env.workers} is more than env.n_envs={config.env.n_envs}: a "
             "worker needs at least one environment."
+        )
+
+
+def check_ranks(config: Config) -> None:
+    """Refuse ranks that cannot each have the same share of environments and minibatches."""
+    ranks, env = config.ranks, config.env
+    if ranks == 1:
+        return
+    if not shares_minibatches(config.algo):
+        name = config.choices.get("algo") or config.algo.get("_target_")
+        raise UserError(f"ranks={ranks}: algo={name} trains in one process; set ranks=1.")
+    if ranks > env.n_envs:
+        raise UserError(
+            f"ranks={ranks} is more than env.n_envs={env.n_envs}: a rank needs at least one "
+            "environment."
+        )
+    if env.n_envs % ranks:
+        raise UserError(
+            f"env.n_envs={env.n_envs} cannot be dealt out to ranks={ranks} evenly: choose a "
+            f"multiple of {ranks}, such as {env.n_envs - env.n_envs % ranks}."
+        )
+    batch = config.algo.get("batch_size")
+    if batch and batch % ranks:
+        raise UserError(
+            f"algo.batch_size={batch} cannot be dealt out to ranks={ranks} evenly: choose a "
+            f"multiple of {ranks}, such as {batch + ranks - batch % ranks}."
+        )
+    if env.workers > env.n_envs // ranks:
+        raise UserError(
+            f"env.workers={env.workers} is more than the {env.n_envs // ranks} environments that "
+            f"each of ranks={ranks} has."
+        )
+    if env.workers and ranks * env.workers > (cores := machine_cores()):
+        raise UserError(
+            f"ranks={ranks} with env.workers={env.workers} are {ranks * env.workers} more "
+            f"processes on {cores} cores: set env.workers=0, and each rank plays its own games."
         )
 
 

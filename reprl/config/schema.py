@@ -24,16 +24,19 @@ from reprl.config.checks import (
     check_motion,
     check_parent,
     check_pretraining,
+    check_ranks,
     check_variants,
     device_of,
 )
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
+from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
+from reprl.distributed.environment import place
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
-from reprl.settings import ENV, EPISODES, MODES, SEED, STEPS, THREADS, declared
+from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
 from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
@@ -104,6 +107,7 @@ class Config:
     callbacks: Any = None  # name -> spec of an SB3 callback
     media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
     parent_load: str = "all"  # parent.load= on the command line
+    ranks: int = field(default=1, metadata={"range": RANKS})
 
     @property
     def rollout(self) -> int:
@@ -127,6 +131,8 @@ class Config:
             found["env"].pop("background")
         if not found["callbacks"]:
             found.pop("callbacks")
+        if found["ranks"] == 1:
+            found.pop("ranks")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -156,6 +162,11 @@ class Config:
         cores = len(os.sched_getaffinity(0))
         if self.threads > cores:
             found.append(f"threads={self.threads} on {cores} cores: they will wait for each other.")
+        elif self.ranks * self.threads > cores and self.ranks > 1 and place() is None:
+            found.append(
+                f"ranks={self.ranks} x threads={self.threads} on {cores} cores: they will wait for "
+                "each other."
+            )
         batch = self.algo.get("batch_size")
         if batch and "n_epochs" in self.algo and self.rollout % batch:
             found.append(
@@ -186,6 +197,8 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     for key, value in flatten(values).items():
         # what a YAML of this run declares as a number stays one; a mapping is a schedule
         was = yaml_values.get(key)
+        if value == AUTO and key in LEFT_OPEN:
+            continue
         if isinstance(was, bool):
             flag(key, value)
         elif isinstance(was, int | float):
@@ -194,6 +207,8 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             )
         elif value is None and f"{key}.start" in yaml_values:
             raise UserError(f"{key}=null must be a number or a schedule.")
+    if (here := place()) is not None and here.size > 1:
+        values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
     return check(values)
 
 
@@ -205,8 +220,7 @@ def _yaml_values(chosen: tuple[str, ...], config_dirs: tuple[Path, ...]) -> dict
 def check(values: Mapping[str, Any]) -> Config:
     """Check a composed configuration; the first thing wrong raises a UserError."""
     values = dict(values)
-    if values.get("threads") == "auto":
-        values["threads"] = len(os.sched_getaffinity(0))
+    chosen_for = Chosen.of(values)
     for part in PARTS:
         values[part] = _part(part, values.get(part))
         chosen = (values.get("choices") or {}).get(part)
@@ -222,7 +236,9 @@ def check(values: Mapping[str, Any]) -> Config:
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
     config: Config = _build(Config, values, "")
     check_algo(config)
+    config = chosen_for.settled(config)
     check_batches(config)
+    check_ranks(config)
     check_variants(config)
     check_motion(config)
     check_parent(config)

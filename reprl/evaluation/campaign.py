@@ -13,9 +13,11 @@ import pandas as pd
 
 from reprl import tables
 from reprl.envs import Variant
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.escaping import shown
 from reprl.evaluation.episodes import Arena, FinishedGame
 from reprl.evaluation.evaluate import distinct_games, fitted, table
+from reprl.evaluation.parallel import ParallelArena, can_fork
 from reprl.evaluation.players import Agent, Task
 from reprl.evaluation.variants import label
 from reprl.game_seeds import whose_games
@@ -64,7 +66,7 @@ class Campaign:
         self.protocol = protocol
         self.n_envs, self.workers, self.progress = n_envs, workers, progress
         self.distinct: dict[str, dict[str, int]] = {}  # method and run -> variant -> games
-        self._arena: Arena | None = None
+        self._arena: Arena | ParallelArena | None = None
         self._settings: dict[str, Any] = {}
 
     def __enter__(self) -> Campaign:
@@ -134,10 +136,10 @@ class Campaign:
         tasks: list[Task],
         settings: dict[str, Any],
     ) -> pd.DataFrame:
-        arena = self._arena_for(settings)
+        arena = self._arena_for(settings, parallel=can_fork(agent))
         games: list[FinishedGame] = []
         with Meter(str(agent.labels["run"]), len(tasks), mode=self.progress) as meter:
-            for game in arena.play(fitted(agent, arena), tasks):
+            for game in arena.play(fitted(agent, arena.n_actions), tasks):
                 games.append(game)
                 meter.count(game)
                 variant = game.task.variant
@@ -150,13 +152,20 @@ class Campaign:
         self.distinct[name] = distinct_games(games)
         return there
 
-    def _arena_for(self, settings: dict[str, Any]) -> Arena:
-        if self._arena is None or settings != self._settings:
+    def _arena_for(self, settings: dict[str, Any], *, parallel: bool) -> Arena | ParallelArena:
+        parallel = parallel and self.workers > 1
+        same = settings == self._settings and isinstance(self._arena, ParallelArena) == parallel
+        if self._arena is None or not same:
             self._close()
             n_envs = min(self.n_envs, len(self.protocol.tasks()))
             sticky = self.protocol.sticky
             workers = min(self.workers, n_envs)
-            self._arena = Arena(n_envs=n_envs, workers=workers, sticky=sticky, **settings)
+            options = {"n_envs": n_envs, "sticky": sticky, "game": DEFAULT_GAME, **settings}
+            self._arena = (
+                ParallelArena(players=workers, **options)
+                if parallel
+                else Arena(workers=workers, **options)
+            )
             self._settings = settings
         return self._arena
 

@@ -11,7 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,15 @@ from reprl.evaluation.players import Agent, Task
 
 FRAME_LIMIT = 108_000  # frames: 30 minutes of play, ALE's usual limit
 STUCK_AFTER = 4_500  # agent steps, 5 minutes of play, without a point or a lost life
+
+
+class Waiting(Protocol):
+    """The games that nobody has begun; several processes may take from one list."""
+
+    def __len__(self) -> int: ...
+
+    def popleft(self) -> Task:
+        """The next one; IndexError where another process was faster."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,10 @@ class Arena:
     def n_actions(self) -> int:
         return len(self._groups[0].env.action_meanings)
 
-    def play(self, agent: Agent, tasks: Iterable[Task]) -> Iterator[FinishedGame]:
+    def play(self, agent: Agent, tasks: Iterable[Task] | Waiting) -> Iterator[FinishedGame]:
         """Play all tasks; games come as they end, so only the whole list is without bias."""
-        waiting = deque(tasks)
+        waiting: Waiting
+        waiting = deque(tasks) if isinstance(tasks, Iterable) else tasks
         for slot in range(max(group.env.num_envs for group in self._groups)):
             for group in self._groups:
                 group.prepare(slot, waiting)
@@ -133,10 +143,14 @@ class _Group:
     def busy(self) -> bool:
         return any(slot.task for slot in self.slots)
 
-    def prepare(self, index: int, waiting: deque[Task]) -> None:
+    def prepare(self, index: int, waiting: Waiting) -> None:
         """Queue the next game of the list behind the slot's own, if there is one."""
         if index < len(self.slots) and self.slots[index].coming is None and waiting:
-            task = self.slots[index].coming = waiting.popleft()
+            try:
+                task = waiting.popleft()
+            except IndexError:  # another process has taken the last
+                return
+            self.slots[index].coming = task
             self.env.queue(index, task.game_seed, task.variant)
 
     def begin(self) -> bool:
@@ -154,7 +168,7 @@ class _Group:
         self.actions = np.where([task is not None for task in tasks], actions, -1)
         self.env.step_async(self.actions)
 
-    def receive(self, waiting: deque[Task]) -> Iterator[FinishedGame]:
+    def receive(self, waiting: Waiting) -> Iterator[FinishedGame]:
         """Finish the step; gives the games that ended with it."""
         observations, _, dones, infos = self.env.step_wait()
         assert isinstance(observations, np.ndarray)
@@ -182,7 +196,7 @@ class _Group:
         digest = slot.digest.hexdigest()
         return FinishedGame(slot.task, float(score), int(frames), slot.steps, end, digest)
 
-    def _next(self, index: int, waiting: deque[Task], *, started: bool) -> None:
+    def _next(self, index: int, waiting: Waiting, *, started: bool) -> None:
         """Go on to the slot's next game, which the emulator may have started already."""
         self.prepare(index, waiting)
         self.slots[index].begin()

@@ -64,7 +64,7 @@ def evaluate(
         **settings,
     ) as arena:
         require_actions(agent, settings.get("game", DEFAULT_GAME), arena.n_actions)
-        for game in arena.play(fitted(player, arena), tasks):
+        for game in arena.play(fitted(player, arena.n_actions), tasks):
             played.append(game)
             if progress is not None:
                 progress(game)
@@ -115,10 +115,10 @@ class _Stopped(Exception):
     pass
 
 
-def fitted(agent: Agent, arena: Arena) -> Agent:
+def fitted(agent: Agent, n_actions: int) -> Agent:
     """The agent, told how many actions the game has if it must know."""
     if isinstance(agent, RandomAgent) and agent.n_actions is None:
-        return RandomAgent(arena.n_actions)
+        return RandomAgent(n_actions)
     return agent
 
 

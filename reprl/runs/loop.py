@@ -14,6 +14,7 @@ from reprl import checkpoint
 from reprl.components import described
 from reprl.config.schema import Config
 from reprl.disk import out_of_space
+from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
@@ -23,6 +24,7 @@ from reprl.runs.logbook import identity_of
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
+from reprl.runs.resources import peak_memory
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
 from reprl.schema import ELAPSED, VALIDATION
@@ -41,8 +43,11 @@ class Session:
         folder: RunFolder,
         model: Algorithm,
         state: dict[str, Any] | None = None,
+        *,
+        ranks: OneRank | None = None,
     ) -> None:
         state = state or {}
+        self.ranks = ranks or OneRank()
         self.config, self.folder, self.model = config, folder, model
         self.averages = Averages(state.get("averages"))
         self.best: dict[str, float] | None = state.get("best")
@@ -80,8 +85,8 @@ class Session:
             self.progress.say(f"going on from step {self.model.num_timesteps:,}")
             return
         self.progress.say(f"{self.folder.path}")
-        if self.config.mode == "fast" and self.config.algo.get("compile", True):
-            self.progress.say("compiling: the first update takes up to a minute longer")
+        if getattr(self.model, "compile", False):
+            self.progress.say(f"compiling ... (kept in {compiled_code()} for the next run)")
         for warning in self.config.warnings():
             print(f"WARNING: {warning}", file=sys.stderr)
         before, changed = None, []
@@ -104,10 +109,17 @@ class Session:
         for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
             numbers.clear()
 
+    def end(self) -> None:
+        """Say what the run took of the machine's memory."""
+        most = self.ranks.most(peak_memory()) / 2**20
+        each = "in each rank, at most" if self.ranks.size > 1 else "at most"
+        self.progress.say(f"memory: {most:,.0f} MB {each}")
+
     def after_update(self, interrupts: Interrupts) -> None:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
         config, step = self.config, self.model.num_timesteps
         last = step >= config.total_steps
+        self.games_played = self.ranks.episodes(totals(self.model))
         scores: dict[str, float] = {}
         if config.eval.every and (last or self._crosses(config.eval.every)):
             scores = self._validate(interrupts)
@@ -122,10 +134,12 @@ class Session:
             self._show_media()
         self._show(row=row)
         due = last or improved or self._crosses(config.checkpoint.every)
-        if due or interrupts():
+        agreed = self.ranks.agree(due or interrupts(), interrupts.number or 0, self.pending)
+        if agreed.save:
             self.save()
-        if interrupts.number is not None and not (last and not self.pending):
-            raise Interrupted(interrupts.number)
+        number = agreed.signal if self.ranks.size > 1 else interrupts.number
+        if number and not (last and not agreed.pending):
+            raise Interrupted(number)
 
     def save(self) -> None:
         """Checkpoint, with the open averages and the best score."""
@@ -137,8 +151,10 @@ class Session:
             keep=self.config.checkpoint.keep,
             protect=protect,
             loop=state,
+            others=self.ranks.collect(self.model),
         )
         self.folder.update(step=self.model.num_timesteps, score=self._score(), best=self.best)
+        self.ranks.meet()  # the others were faster
 
     def _crosses(self, every: int) -> bool:
         # a function of the step alone, so that an interrupted run does the same things
@@ -240,6 +256,9 @@ class Session:
         return self._episode_mean("r")
 
     def _episode_mean(self, key: str) -> float:
+        if self.ranks.size > 1:
+            number, scores, lengths = self.games_played
+            return {"r": scores, "l": lengths}[key] / number if number else float("nan")
         episodes = list(self.model.ep_info_buffer or [])
         return float(np.mean([e[key] for e in episodes])) if episodes else float("nan")
 
@@ -261,3 +280,45 @@ class Session:
         # what evaluate, attention and report find the run by
         self.folder.update(wandb={key: sink.arguments[key] for key in ("id", "project")})
         return sink
+
+
+def compiled_code() -> str:
+    """Where torch keeps what it has compiled."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return str(cache_dir())
+
+
+class Follower:
+    """What a rank other than 0 does around its updates: agree, hand over its state, stop."""
+
+    def __init__(self, config: Config, model: Algorithm, ranks: OneRank) -> None:
+        self.config, self.model, self.ranks = config, model, ranks
+        self.pending = False  # rank 0 has a validation to play first
+
+    def take_numbers(self) -> None:
+        """Forget what the update logged: rank 0 has the same numbers."""
+        logger = self.model.logger
+        for numbers in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
+            numbers.clear()
+
+    def end(self) -> None:
+        """Say to rank 0 what this one took of the machine's memory."""
+        self.ranks.most(peak_memory())
+
+    def after_update(self, interrupts: Interrupts) -> None:
+        """Do what the ranks agree on; the cadence is rank 0's."""
+        self.ranks.episodes(totals(self.model))
+        agreed = self.ranks.agree(False, interrupts.number or 0, False)
+        if agreed.save:
+            self.ranks.collect(self.model)
+            self.ranks.meet()
+        last = self.model.num_timesteps >= self.config.total_steps
+        if agreed.signal and not (last and not agreed.pending):
+            raise Interrupted(agreed.signal)
+
+
+def totals(model: Algorithm) -> tuple[float, float, float]:
+    """Number, summed score and summed length of the last games."""
+    games = list(model.ep_info_buffer or [])
+    return float(len(games)), float(sum(g["r"] for g in games)), float(sum(g["l"] for g in games))

@@ -5,6 +5,7 @@ A checked configuration -> **resources** -> a run that begins, or one sentence t
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -66,6 +67,12 @@ def memory() -> int:
         with suppress(OSError, ValueError):  # "max", or no control groups
             limits.append(int((Path("/sys/fs/cgroup") / file).read_text()))
     return min(limits)
+
+
+def peak_memory() -> float:
+    """The most bytes of memory that this process has held at once."""
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(kilobytes * (1 if sys.platform == "darwin" else 1024))
 
 
 def say_start(config: Config) -> None:

@@ -7,13 +7,16 @@ checkpoint left it. Both end with the process's exit code.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
@@ -22,13 +25,18 @@ from reprl import __version__, checkpoint, components, crash
 from reprl.algorithms import Diverged
 from reprl.checkpoint.files import drop_beyond, recover, remove_leftovers
 from reprl.components import blamed, described
+from reprl.config.checks import check_ranks
 from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
+from reprl.distributed.environment import LOST, place
+from reprl.distributed.exchange import RankLost
+from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
+from reprl.rng import stream_seed
 from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
-from reprl.runs.loop import Session
+from reprl.runs.loop import Follower, Session
 from reprl.runs.metrics import rewind_csv
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
@@ -39,6 +47,13 @@ from reprl.trust import reading, require_named
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
     from reprl.envs import AtariVecEnv
+
+FINISHED, ANEW = -2, -1  # what rank 0 says instead of a step
+# of a checkpoint's meta: what goes on whatever the number of ranks
+COMMON = (
+    *("counters", "optimizer_scalars", "mask", "log", "compiled", "threads"),
+    *("episodes", "successes"),
+)
 
 
 def start(config: Config, *, command: list[str], python_path: list[str], **extra: Any) -> int:
@@ -54,40 +69,54 @@ def run(
     callbacks: Sequence[BaseCallback] = (),
     **extra: Any,
 ) -> tuple[int, RunFolder, Algorithm]:
-    """Train a new run; its folder appears only once everything has been built."""
+    """Train a new run; its folder appears only once everything has been built.
+
+    In a rank other than 0 no folder is written, and the one that is returned is not there.
+    """
     with blamed(python_path):
         callbacks = [*make_callbacks(config), *callbacks]
-    env = make_env(config)
+    ranks = join(config)
+    env = make_env(config, ranks)
     try:
         with blamed(python_path):
-            model = make_model(config, env)
+            model = make_model(config, env, ranks)
         fill: Callable[[Path], Any] = model.prepare
         if config.parent is not None:
-            branch(model, config)
+            branch(model, config, ranks)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes
             step = model.num_timesteps
             extra |= {"step": step, "began_at": step}
-            fill = partial(_fill, model)
+            fill = partial(_fill, model, others=ranks.collect(model))
+        if ranks.rank:
+            return follow(Follower(config, model, ranks), callbacks), RunFolder(Path()), model
         folder = create(config, command=command, python_path=python_path, fill=fill, **extra)
+        ranks.name_folder(str(folder.path))
         with folder.lock():
             model.attach(folder.path)
-            code = train(Session(config, folder, model), resumed=False, callbacks=callbacks)
-            return code, folder, model
+            session = Session(config, folder, model, ranks=ranks)
+            return train(session, resumed=False, callbacks=callbacks), folder, model
     finally:
         env.close()
 
 
-def _fill(model: Algorithm, folder: Path) -> None:
+def _fill(model: Algorithm, folder: Path, *, others: Sequence[Private] = ()) -> None:
     model.prepare(folder)
     model.attach(folder)  # the first checkpoint names what the run learns from
-    checkpoint.save(model, folder)
+    checkpoint.save(model, folder, others=others)
 
 
-def resume(path: str) -> int:
-    """Continue a run from its newest whole checkpoint, bit for bit."""
+def resume(path: str, number: int | None = None) -> int:
+    """Continue a run from its newest whole checkpoint, bit for bit.
+
+    With another `number` of ranks than it had, the agent goes on in new games.
+    """
     folder = open_run(path)
+    config = resumed_config(folder, number)
+    ranks = join(config)
+    ranks.name_folder(str(folder.path))
+    if ranks.rank:
+        return resume_follower(folder, config, ranks)
     with folder.lock(), reading(folder.path):
-        config = folder.config()
         recover(folder.path)
         clear_leftovers(folder)
         saved = bool(checkpoint.steps(folder.path))
@@ -95,6 +124,7 @@ def resume(path: str) -> int:
             if saved:
                 checkpoint.read(folder.path)  # says what is damaged
             print(f"{folder.path} is finished.")
+            ranks.told(FINISHED)
             return 0
         require_unchanged(folder, config, saved=saved)
         say_version(folder.record())
@@ -105,25 +135,114 @@ def resume(path: str) -> int:
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
             stack.close()  # of a checkpoint that was of no use
-            env = stack.enter_context(closing(make_env(config)))
+            env = stack.enter_context(closing(make_env(config, ranks)))
             with blamed(trust_folders()):
                 model = make_model(config, env)
                 callbacks[:] = make_callbacks(config)
             if stored is None:
                 model.attach(folder.path)
-                return Session(config, folder, model, {})
+                return Session(config, folder, model, {}, ranks=ranks)
             checkpoint.require_same_shapes(model, stored)
-            model.restore(stored)
+            restore(model, stored, config, ranks)
             model.attach(folder.path)
-            return Session(config, folder, model, stored.loop)
+            return Session(config, folder, model, stored.loop, ranks=ranks)
 
         with stack:
             session = checkpoint.use(folder.path, rebuilt) if saved else rebuilt(None)
             step = session.model.num_timesteps
+            ranks.told(step if saved else ANEW)
+            attach(session.model, config, ranks, begun=saved)
+            note_ranks(folder, config, step)
             # of a step whose validation is still to come nothing has been written for good
             rewind(folder, step - session.pending)
             drop_beyond(folder.path, step)
             return train(session, resumed=True, callbacks=callbacks)
+
+
+def resumed_config(folder: RunFolder, number: int | None) -> Config:
+    """A run's configuration, with the number of ranks that goes on."""
+    with reading(folder.path):
+        config = folder.config()
+    had = folder.record().get("ranks", config.ranks)
+    wanted = number or (had if isinstance(had, int) else config.ranks)
+    here = place()
+    if here is not None and here.size > 1 and here.size != wanted:
+        raise UserError(
+            f"{folder.path} was trained by {wanted} ranks, and torchrun has started {here.size}: "
+            f"start as many, or say ranks={here.size}."
+        )
+    config = replace(config, ranks=wanted)
+    check_ranks(config)
+    return config
+
+
+def resume_follower(folder: RunFolder, config: Config, ranks: OneRank) -> int:
+    """Another rank than 0 of a run that goes on: rank 0 says from which checkpoint."""
+    step = ranks.told(0)
+    if step == FINISHED:
+        return 0
+    with reading(folder.path), closing(make_env(config, ranks)) as env:
+        with blamed(trust_folders()):
+            model = make_model(config, env)
+        session = Follower(config, model, ranks)
+        if step != ANEW:
+            stored = checkpoint.read(folder.path, step)
+            restore(model, stored, config, ranks)
+            session.pending = bool(stored.loop.get("pending"))
+        attach(model, config, ranks, begun=step != ANEW)
+        return follow(session)
+
+
+def restore(
+    model: Algorithm, stored: checkpoint.StoredCheckpoint, config: Config, ranks: OneRank
+) -> None:
+    """Put this rank's part of a checkpoint into its model, or what all ranks have in common."""
+    had = checkpoint.ranks_of(stored.meta)
+    if had == config.ranks:
+        model.restore(checkpoint.of_rank(stored, ranks.rank))
+        return
+    print(
+        f"WARNING: this run was trained by {had} rank{'s' if had > 1 else ''} up to step "
+        f"{stored.step:,} and goes on with {config.ranks}: it plays new games and draws other "
+        "numbers than it would have.",
+        file=sys.stderr,
+    )
+    fresh = model.capture()
+    common = {key: stored.meta[key] for key in COMMON if key in stored.meta}
+    model.restore(
+        replace(
+            fresh,
+            parameters=stored.parameters,
+            optimizer=stored.optimizer,
+            meta=fresh.meta | common,
+        )
+    )
+    names = ("ranks", config.ranks, "from", stored.step, ranks.rank)
+    model.diverge(config.seed, *names)
+    drawn = stream_seed(config.seed, *names)
+    torch.manual_seed(drawn)
+    np.random.seed(drawn % 2**32)  # SB3 draws minibatches from it
+    assert model.env is not None
+    model.env.seed(stream_seed(config.seed, "ranks", config.ranks, "from", stored.step) % 2**31)
+
+
+def attach(model: Algorithm, config: Config, ranks: OneRank, *, begun: bool) -> None:
+    """Let a model that was rebuilt train with the others; a new one also draws its own numbers."""
+    if isinstance(ranks, Ranks):
+        ranks.attach(model, None if begun else config.seed)
+        ranks.require_equal(model)
+
+
+def note_ranks(folder: RunFolder, config: Config, step: int) -> None:
+    """Say in run.json where a run has changed its number of ranks."""
+    record = folder.record()
+    had = record.get("ranks", folder.config().ranks)
+    if had != config.ranks:
+        changes = [
+            *record.get("ranks_changed", []),
+            {"step": step, "from": had, "to": config.ranks},
+        ]
+        folder.update(ranks=config.ranks, ranks_changed=changes)
 
 
 def clear_leftovers(folder: RunFolder) -> None:
@@ -179,6 +298,9 @@ def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] 
         return fail(folder, f"diverged: {divergence}")
     except WorkerLost as loss:
         return stop_for_worker(folder, str(loss))
+    except RankLost as loss:
+        stop_for_worker(folder, f"{loss}.")
+        return LOST
     except UserError as error:
         fail(folder, str(error))
         raise
@@ -191,6 +313,21 @@ def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] 
     if not session.model.plays:
         then = f"reprl train parent={folder.path} parent.load=encoder"
     print(f"done: {folder.path}\nnext: {then}")
+    return 0
+
+
+def follow(session: Follower, callbacks: Sequence[BaseCallback] = ()) -> int:
+    """Run the loop in a rank other than 0, which writes nothing and lets rank 0 speak."""
+    try:
+        with Interrupts() as interrupts:
+            loop(session, interrupts, callbacks)
+    except Interrupted as stop:
+        return stop.exit_code
+    except RankLost:
+        return LOST
+    except (Diverged, WorkerLost) as error:
+        print(f"rank {session.ranks.rank}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -211,7 +348,9 @@ def stop_for_space(folder: RunFolder) -> int:
     return 1
 
 
-def loop(session: Session, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()) -> None:
+def loop(
+    session: Session | Follower, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()
+) -> None:
     """Collect and update until the steps are used up; look around after each update."""
     model, total = session.model, session.config.total_steps
     if session.pending:
@@ -225,12 +364,13 @@ def loop(session: Session, interrupts: Interrupts, callbacks: Sequence[BaseCallb
         )
         session.take_numbers()
         session.after_update(interrupts)
+    session.end()
 
 
 class AfterEachUpdate(BaseCallback):
     """SB3 calls back before each rollout, which is after each update but the last."""
 
-    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+    def __init__(self, session: Session | Follower, interrupts: Interrupts) -> None:
         super().__init__()
         self.session, self.interrupts = session, interrupts
         self.began = False
@@ -248,8 +388,8 @@ class AfterEachUpdate(BaseCallback):
         return True
 
 
-def make_env(config: Config) -> AtariVecEnv:
-    """The training environments of a run."""
+def make_env(config: Config, ranks: OneRank | None = None) -> AtariVecEnv:
+    """The training environments of a run, or a rank's share of them."""
     from reprl.envs import make_vec_env
 
     e = config.env
@@ -268,29 +408,35 @@ def make_env(config: Config) -> AtariVecEnv:
         max_frames=e.max_frames,
         reward=e.reward,
         background=e.background,
+        share=(ranks.rank, ranks.size) if ranks is not None else (0, 1),
     )
 
 
-def make_model(config: Config, env: AtariVecEnv) -> Algorithm:
-    """The agent of a run, built from the same specs as in a script."""
+def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -> Algorithm:
+    """The agent of a run, built from the same specs as in a script; with ranks, one of them."""
     torch.set_num_threads(config.threads)
     if torch.get_num_threads() != config.threads:
         raise UserError(
             f"threads={config.threads} cannot be set: torch uses {torch.get_num_threads()}."
         )
-    model: Algorithm = components.build(
-        "algo",
-        {"policy": "CnnPolicy", **config.algo},
-        env=env,
-        encoder=config.encoder or None,
-        attention=config.attention or None,
-        auxiliary=config.auxiliary or None,
-        augmentation=config.augmentation or None,
-        mode=config.mode,
-        seed=config.seed,
-        device=config.device,
-    )
+    with warnings.catch_warnings():
+        if config.ranks > 1:  # SB3 compares the whole minibatch with this rank's environments
+            warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
+        model: Algorithm = components.build(
+            "algo",
+            {"policy": "CnnPolicy", **config.algo},
+            env=env,
+            encoder=config.encoder or None,
+            attention=config.attention or None,
+            auxiliary=config.auxiliary or None,
+            augmentation=config.augmentation or None,
+            mode=config.mode,
+            seed=config.seed,
+            device=config.device,
+        )
     model.set_logger(Logger(None, []))
+    if ranks is not None:
+        attach(model, config, ranks, begun=False)
     return model
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from reprl import checkpoint
 from reprl.auxiliary.modules import Momentum
 from reprl.config.schema import Config
+from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
 from reprl.naming import completed
 from reprl.runs.folder import open_run
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation"),
-    *("seed", "threads", "mode", "device"),
+    *("seed", "threads", "mode", "device", "ranks"),
 )
 # a share of the parameters -> how their names begin, in actor-critic and in Q-networks
 SHARES = {
@@ -36,7 +37,7 @@ SHARES = {
 }
 
 
-def branch(model: Algorithm, config: Config) -> None:
+def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> None:
     """Give a new agent the state of its parent's checkpoint.
 
     Where game and agent are the parent's, the run goes on from the parent's step exactly as the
@@ -61,8 +62,10 @@ def branch(model: Algorithm, config: Config) -> None:
             raise UserError(
                 f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
             )
-        model.restore(stored)
-        print(f"parent: {path} goes on from step {stored.step:,} in this run, exactly as it was.")
+        model.restore(checkpoint.of_rank(stored, 0 if ranks is None else ranks.rank))
+        if ranks is None or ranks.rank == 0:
+            step = f"{stored.step:,}"
+            print(f"parent: {path} goes on from step {step} in this run, exactly as it was.")
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "

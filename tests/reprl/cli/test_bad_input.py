@@ -49,6 +49,13 @@ device=cuda:99 | device=cuda:99
 device=7 | device=7
 threads=1.5 | threads=1.5
 threads=many | threads=many
+ranks=0 | ranks=0
+ranks=many | ranks=many
+ranks=3 | env.n_envs=8 | ranks=3
+ranks=16 | ranks=16 | env.n_envs=8
+ranks=2 algo.batch_size=255 | algo.batch_size=255 | ranks=2 | 256
+ranks=2 algo=imitation | ranks=2 | algo=imitation
+auxiliary=contrastive auxiliary.negatives=none | negatives=none
 checkpoint.every=0 | checkpoint.every=0
 checkpoint.every=1.5 | checkpoint.every=1.5
 checkpoint.keep=0 | checkpoint.keep=0
@@ -172,6 +179,10 @@ resume nowhere | there is no folder 'nowhere'
 resume {file} | is a file
 resume {empty} | is not a run folder
 resume {run} steps=5 | no key 'steps'
+resume {run} ranks=0 | ranks=0
+resume {run} ranks=two | ranks=two
+doctor seconds=0 | seconds=0
+doctor second=1 | Did you mean 'seconds'?
 resume {run} --fast | no option '--fast'
 resume {run} trust=1bad | trust=1bad
 resume {run} --config-dir=nowhere | no folder 'nowhere'
