@@ -105,7 +105,7 @@ def every_command(run: Path) -> dict[str, list[str]]:
         "evaluate": ["evaluate", str(run), *PLAY],
         "a folder of runs": ["evaluate", str(run.parent), *PLAY],
         "attention": ["attention", str(run), "steps=16"],
-        "probe": ["probe", str(run), "frames=60", "games=3"],
+        "probe": ["probe", str(run), "frames=120", "games=3"],
         "export": ["runs", str(run), "export=copy"],
         "parent": ["train", f"parent={run}", *parent],
         "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
