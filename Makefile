@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-ray demo test test-ray torture lint lock sbom release bench clean
+.PHONY: setup setup-ray demo docs test test-ray torture typed lint lock sbom release bench clean
 
 setup: $(VENV)/.ready
 
@@ -48,12 +48,19 @@ demo: setup
 	$(BIN)/reprl report demo out=demo/report
 	@echo "open demo/report/report.html; the agents' games and maps are beside it, in demo"
 
+# The pages of docs/ and the docstrings as a site in build/site; every dead link is an error.
+docs: setup typed
+	$(BIN)/python -m mkdocs build -q
+	@echo "open build/site/index.html"
+
 # mypy cannot follow the editable install's package mapping, so it gets a tree of links that mirrors it.
-lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+typed:
 	rm -rf build/typed && mkdir -p build/typed/reprl
 	ln -s $(CURDIR)/reprl/* $(CURDIR)/envs $(CURDIR)/conf $(CURDIR)/analysis build/typed/reprl/
+
+lint: setup typed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p reprl
 	$(BIN)/python -m tools.audit
 

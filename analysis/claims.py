@@ -1,7 +1,8 @@
 """Judges declared comparisons: held, refuted or undecided, and how many seeds would decide them.
 
 The only tests of a report: Welch over whole runs on the mean of the held-out variants, in points,
-Holm's correction over the declared claims. Everything else is exploratory and has no p.
+Holm's correction over the declared claims. Everything else is exploratory and has no p. Where a
+sweep added seeds until its claims were decided, each is judged by looks.py, look by look.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pandas as pd
 from reprl.analysis.coverage import main_variants
 from reprl.analysis.gap import Played, played
 from reprl.analysis.load import Results, Run
+from reprl.analysis.looks import Design, Look, Record, looks_at, repeated_p
+from reprl.analysis.looks import read as read_looks
 from reprl.analysis.pairwise import LEVEL, Difference, difference, holm, seeds_needed
 from reprl.analysis.tables import Column, Table, form
 from reprl.claims import FILE, Claim, Claims, read_claims
@@ -27,14 +30,21 @@ RULE = (
     "Declared before training: method minus baseline, mean of the held-out variants, Welch over "
     f"whole runs, Holm's correction over the declared ones, level {LEVEL:g}."
 )
+REPEATED = (
+    " Seeds were added until they were decided: intervals and p hold at every look at once "
+    "(docs/statistics.md)."
+)
 COLUMNS = (
     *("claim", "variants", "n_method", "n_baseline"),
     *("difference", "difference_low", "difference_high", "p", "verdict", "declared", "sentence"),
+    "looks",
 )
 
 
 @dataclass(frozen=True)
-class _Judged:
+class Judged:
+    """One declared comparison and what the games say of it."""
+
     claim: Claim
     method: str
     baseline: str
@@ -42,6 +52,32 @@ class _Judged:
     found: Difference
     spreads: tuple[float, float]  # standard deviations between runs
     declared: str
+    design: Design | None = None  # of a sweep that adds seeds until it is decided
+    looks: tuple[Look, ...] = ()  # at its games so far, with such a design
+
+    @property
+    def p(self) -> float:
+        """Before Holm's correction; NaN where nobody can say yet."""
+        if self.design is not None:
+            return repeated_p(self.looks, self.design)
+        return self.found.p_value(self.claim.margin)
+
+    @property
+    def words(self) -> str:
+        """The claim itself."""
+        margin = self.claim.margin
+        more = f" by more than {margin:g} points" if margin else ""
+        return f"{self.method} beats {self.baseline}{more}"
+
+    def verdict(self, p: float) -> str:
+        """held, refuted or undecided, by its p after Holm's correction."""
+        if not (np.isfinite(p) and p < LEVEL):
+            return "undecided"
+        value = self.found.value
+        if self.design is not None:  # the look that decided it, not a later one
+            shares = [one.p / self.design.level(one.seeds) for one in self.looks]
+            value = self.looks[int(np.nanargmin(shares))].found.value
+        return "held" if value > self.claim.margin else "refuted"
 
 
 def find_claims(folders: Iterable[Path], warnings: list[str]) -> list[Claims]:
@@ -61,19 +97,30 @@ def find_claims(folders: Iterable[Path], warnings: list[str]) -> list[Claims]:
     return list(found.values())
 
 
-def claims_table(results: Results, files: Iterable[Claims]) -> Table:
-    """One row per declared claim; what cannot be judged becomes a note of the report."""
-    judged = []
+def judge(results: Results, files: Iterable[Claims]) -> list[tuple[Judged, float, str]]:
+    """Every claim that can be judged, its p after Holm's correction, and its verdict.
+
+    What cannot be judged becomes a note of the report.
+    """
+    judged: list[Judged] = []
     if not results.episodes.empty:
         table = played(results.episodes)
         for file in files:
+            record = _looks_of(file, results.warnings)
             for claim in file.claims:
-                one = _judge(results, table, file, claim)
+                one = _judge(results, table, file, claim, record)
                 judged += [one] if one is not None else []
-    tested = [one.found.p_value(one.claim.margin) for one in judged]
+    tested = [one.p for one in judged]
     known = [i for i, p in enumerate(tested) if np.isfinite(p)]
     adjusted = dict(zip(known, holm([tested[i] for i in known]), strict=True))
-    rows = [_row(one, adjusted.get(i, np.nan), len(judged)) for i, one in enumerate(judged)]
+    all_p = [adjusted.get(i, np.nan) for i in range(len(judged))]
+    return [(one, p, one.verdict(p)) for one, p in zip(judged, all_p, strict=True)]
+
+
+def claims_table(results: Results, files: Iterable[Claims]) -> Table:
+    """One row per declared claim; what cannot be judged becomes a note of the report."""
+    judged = judge(results, files)
+    rows = [_row(one, p, verdict, len(judged)) for one, p, verdict in judged]
     columns = [
         Column("claim", "Claim"),
         Column("variants", "On the mean of"),
@@ -84,11 +131,24 @@ def claims_table(results: Results, files: Iterable[Claims]) -> Table:
         Column("verdict", "Verdict"),
         Column("declared", "Declared"),
     ]
+    repeated = any(one.design is not None for one, _, _ in judged)
+    if repeated:
+        columns.append(Column("looks", "Looked at"))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Table("claims", "Declared claims", columns, frame, RULE)
+    return Table("claims", "Declared claims", columns, frame, RULE + REPEATED * repeated)
 
 
-def _judge(results: Results, table: Played, file: Claims, claim: Claim) -> _Judged | None:
+def _looks_of(file: Claims, warnings: list[str]) -> Record | None:
+    try:
+        return read_looks(file.path.parent)
+    except UserError as error:
+        warnings.append(f"{error} Its claims are judged as if nobody had looked before.")
+        return None
+
+
+def _judge(
+    results: Results, table: Played, file: Claims, claim: Claim, record: Record | None
+) -> Judged | None:
     names = [_resolve(results, table, file.path, name) for name in (claim.method, claim.baseline)]
     if None in names:
         return None
@@ -107,9 +167,30 @@ def _judge(results: Results, table: Played, file: Claims, claim: Claim) -> _Judg
     x, y = table.sample(method, variants), table.sample(baseline, variants)
     spreads = [float(np.std(s.runs, ddof=1)) if len(s.runs) > 1 else np.nan for s in (x, y)]
     own = [run for run in results.runs if run.method in (method, baseline)]
-    declared = _declared(file, own)
-    return _Judged(
-        claim, method, baseline, variants, difference(x, y), (spreads[0], spreads[1]), declared
+    found, looks, design = difference(x, y), (), None
+    if record is not None:
+        design = record.design
+        looks = tuple(
+            looks_at(
+                table,
+                design,
+                method=method,
+                baseline=baseline,
+                variants=variants,
+                margin=claim.margin,
+            )
+        )
+        found = looks[-1].found if looks else found
+    return Judged(
+        claim,
+        method,
+        baseline,
+        variants,
+        found,
+        (spreads[0], spreads[1]),
+        _declared(file, own),
+        design,
+        looks,
     )
 
 
@@ -149,36 +230,65 @@ def _declared(file: Claims, runs: list[Run]) -> str:
     return "before training"
 
 
-def _row(one: _Judged, p: float, count: int) -> dict[str, object]:
-    found, margin = one.found, one.claim.margin
-    verdict = "undecided"
-    if np.isfinite(p) and p < LEVEL:
-        verdict = "held" if found.value > margin else "refuted"
-    more = f" by more than {margin:g} points" if margin else ""
-    claim = f"{one.method} beats {one.baseline}{more}"
-    size = f"{'+' if found.value > 0 else ''}{form(found.value, 'score')}"
-    if np.isfinite(found.low):
-        size += f" [{form(found.low, 'score')}, {form(found.high, 'score')}]"
-    sentence = f"{verdict.capitalize()}: {claim} on the mean of {', '.join(one.variants)} ({size}"
-    sentence += f", p = {p:.3f}" if np.isfinite(p) else ""
-    sentence += ")."
-    if verdict == "undecided":
-        sentence += " " + planned(one.found, one.spreads, margin, count)
-    if one.declared != "before training":
-        sentence += f" The claims file was {one.declared}."
+def _row(one: Judged, p: float, verdict: str, count: int) -> dict[str, object]:
+    found = one.found
+    low, high = found.low, found.high
+    if one.design is not None:
+        last = one.looks[-1] if one.looks else None
+        low, high = (last.low, last.high) if last else (np.nan, np.nan)
     return {
-        "claim": claim,
+        "claim": one.words,
         "variants": ", ".join(one.variants),
         "n_method": found.n_first,
         "n_baseline": found.n_second,
         "difference": found.value,
-        "difference_low": found.low,
-        "difference_high": found.high,
+        "difference_low": low,
+        "difference_high": high,
         "p": p,
         "verdict": verdict,
         "declared": one.declared,
-        "sentence": sentence,
+        "sentence": sentence(one, p, verdict, count),
+        "looks": _looked(one),
     }
+
+
+def sentence(one: Judged, p: float, verdict: str, count: int) -> str:
+    """A claim's verdict in words; `count` claims are declared."""
+    found = one.found
+    low, high = found.low, found.high
+    if one.design is not None and one.looks:
+        low, high = one.looks[-1].low, one.looks[-1].high
+    size = f"{'+' if found.value > 0 else ''}{form(found.value, 'score')}"
+    if np.isfinite(low):
+        size += f" [{form(low, 'score')}, {form(high, 'score')}]"
+    text = f"{verdict.capitalize()}: {one.words} on the mean of {', '.join(one.variants)} ({size}"
+    text += f", p = {p:.3f}" if np.isfinite(p) else ""
+    text += f"; {_looked(one)})." if one.looks else ")."
+    if verdict == "undecided":
+        text += " " + (
+            planned(found, one.spreads, one.claim.margin, count)
+            if one.design is None
+            else _next_look(one, one.design)
+        )
+    if one.declared != "before training":
+        text += f" The claims file was {one.declared}."
+    return text
+
+
+def _looked(one: Judged) -> str:
+    if one.design is None or not one.looks:
+        return ""
+    at = one.looks[-1].seeds
+    times = f"look {len(one.looks)} of at most {len(one.design.looks)}"
+    return f"{times}, {at} seeds each of at most {one.design.most}"
+
+
+def _next_look(one: Judged, design: Design) -> str:
+    there = one.looks[-1].seeds if one.looks else 0
+    if there == design.most:
+        return f"All {design.most} seeds are used: it stays undecided."
+    then = max(there + 1, design.first)
+    return f"The next look is at {then} seeds of each."
 
 
 def planned(found: Difference, spreads: tuple[float, float], margin: float, count: int) -> str:

@@ -61,6 +61,16 @@ PLOTS: dict[str, dict[str, Any]] = {
         "x": MEASURES,
         "lines": [{"at": 0, "text": "no change"}],
     },
+    "taken": {
+        "title": "What the variant takes away",
+        "x": "score kept (share of what was learned)",
+        "y": "{object} still readable (share of clean R²)",
+        "corners": {
+            "kept": "kept and read",
+            "unused": "read, not used",
+            "lost": "{object} lost, score lost",
+        },
+    },
     "attention": {
         "title": "Attention against the truth",
         "x": {

@@ -6,7 +6,7 @@ plays; below it, what was measured: methods, seeds, steps, games and how actions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,8 @@ from reprl.schema import CLEAN
 # Nobody plays a variant where no method keeps this share of what the best learned on the clean
 # game, above random play.
 PLAYED = 0.2
+# An agent looks at an object where its map peaks on it so many times as often as by chance.
+LOOKS = 3.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Finding:
     title: str
     baseline: str | None
     differences: dict[str, Difference]  # method -> method minus baseline, mean of the variants
+    best: str | None = None  # the method the sentence is about, where methods can be ranked
 
 
 def choose_baseline(
@@ -116,7 +119,7 @@ def finding(table: Played | None, summary: pd.DataFrame, baseline: str | None) -
     dark = unplayed(table, names)
     if dark and len(dark) < 4:
         title += f"; on {' and '.join(dark)} nobody plays"
-    return Finding(title, baseline, found)
+    return Finding(title, baseline, found, names[0])
 
 
 def _first(
@@ -158,6 +161,37 @@ def _first(
         other = f"{second['method']} {form(second['score'], 'score')}"
         return f"{name} {how}: {points} points on the variants, {other}"
     return f"{name} scores {points} points on the variants and {clean} on the clean game"
+
+
+def best_in_words(
+    table: Played | None, best: str | None, seen: Mapping[str, str], tracked: str | None
+) -> str:
+    """The best method's weakness and where it looks; `seen` is what where_it_looks() says of it."""
+    if table is None or best is None:
+        return ""
+    means = table.scores.loc[[best]].mean()
+    variants = [v for v in main_variants(table.scores) if np.isfinite(means[v])]
+    words = []
+    if variants:
+        worst = min(variants, key=lambda v: float(means[v]))
+        text = f"Weakest on {worst}: {form(float(means[worst]), 'score')} points"
+        if np.isfinite(means.get(CLEAN, np.nan)):
+            text += f" ({form(float(means[CLEAN]), 'score')} on the clean game)"
+        words.append(f"{text}.")
+    times = [
+        (seen[key], what)
+        for key, what in (("clean", ""), ("varied", " on the variants"))
+        if key in seen
+    ]
+    if not times or tracked is None:
+        return " ".join([*words, "Where it looks was not measured."])
+    there = max(float(ratio.rstrip("×")) for ratio, _ in times) >= LOOKS
+    text = f"{'Looks' if there else 'Does not look'} at the {tracked}: its {seen['view']} peaks "
+    text += ", ".join(f"there {ratio} as often as chance{what}" for ratio, what in times)
+    text = text.replace(", there", ",").replace(" as often as chance on", " on")
+    if "distractor" in seen:
+        text += f"; on what is drawn {seen['distractor']}"
+    return " ".join([*words, f"{text}."])
 
 
 def signed(gap: Difference) -> str:

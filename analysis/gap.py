@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -137,6 +137,15 @@ class Played:
         """The variants a method was played on."""
         part = self.scores.loc[[method]]
         return [str(v) for v in part.columns[part.notna().any()]]
+
+    def of_seeds(self, seeds: Iterable[int]) -> Played:
+        """The same of some training seeds only."""
+        wanted = list(seeds)
+        kept = [
+            frame[frame.index.get_level_values("train_seed").isin(wanted)]
+            for frame in (self.scores, self.cells)
+        ]
+        return replace(self, scores=kept[0], cells=kept[1])
 
     def samples(self, method: str, *weights: Mapping[str, float]) -> list[Sample]:
         """For each weighting of variants one number per run, all of the runs that have them all.

@@ -31,6 +31,7 @@ from reprl.settings import SCORE_SCALE
 from reprl.tables import read_numbers
 
 SKIPPED = {"checkpoints", "tensorboard", "wandb", "attention", "evaluation"}
+LOOKS = ("attention", "faithfulness", "probes", "layers", "interventions", "breaking")
 IMAGES = (".png", ".jpg", ".jpeg")
 TREND = "_over_training.svg"
 
@@ -79,6 +80,10 @@ class Results:
     warnings: list[str]
     folders: list[Path]
     games: int = 0  # played in these folders: the shipped games of random play are not among them
+    probes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    layers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    interventions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    breaking: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Results:
@@ -126,14 +131,14 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
     if "severity" in twin:
         levels = pd.to_numeric(twin["severity"], errors="coerce")
         twin["variant"] = list(map(variant_label, twin["variant"], levels))
-    frames = [episodes, twin, _concat(tables["attention"]), _concat(tables["faithfulness"])]
+    looks = {kind: _concat(tables[kind]) for kind in LOOKS}
+    frames = [episodes, twin, *looks.values()]
     for frame in frames:
         if not frame.empty and names_of:
             own = ~frame["method"].map(is_baseline)  # a run's folder may be called "random"
             frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
     warnings += notes(frames[0])
-    episodes, twin, attention, faithfulness = frames
-    return Results(runs, episodes, twin, attention, faithfulness, warnings, roots, count)
+    return Results(runs, episodes, twin, warnings=warnings, folders=roots, games=count, **looks)
 
 
 def _folders_with_results(root: Path) -> Iterator[Path]:

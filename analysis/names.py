@@ -15,6 +15,7 @@ from itertools import takewhile
 from reprl.analysis.load import Results, Run
 from reprl.errors import UserError, nearest
 from reprl.naming import is_baseline, is_plain
+from reprl.schema import MEASURED
 
 SETTINGS = " · "  # what load.py puts between a method and the settings that tell it apart
 PLAIN = "plain"
@@ -108,7 +109,7 @@ def renamed(results: Results, names: Mapping[str, str]) -> Results:
     """The results under other names; untrained players keep theirs."""
     runs = [replace(run, method=names.get(run.method, run.method)) for run in results.runs]
     frames = {}
-    for kind in ("episodes", "twin", "attention", "faithfulness"):
+    for kind in MEASURED:
         frame = getattr(results, kind)
         if len(frame):
             own = frame["method"].map(lambda m: m if is_baseline(m) else names.get(m, m))

@@ -24,6 +24,11 @@ NEAR: dict[str, tuple[str, ...]] = {
     "mixed": (*BOXES, *COLOURS),  # shift, gray boxes, intensity, crop and resize
     "noise": ("noise",),
     "blur": ("blur",),
+    "sharpness": ("blur",),
+    "texture": ("noise",),
+    "equalize": COLOURS,
+    "random_convolution": COLOURS,
+    "color_jitter": COLOURS,
 }
 
 

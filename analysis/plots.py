@@ -60,6 +60,8 @@ def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[s
         if series:
             axes = (f"{curve}: {PLOTS['severity']['x']}", PLOTS["severity"]["y"])
             yield f"severity_{_file(curve)}", line_figure(series, styles, *axes)
+    if data.get("taken"):
+        yield "taken_away", taken_figure(data, styles)
     if data.get("profile"):
         words = PLOTS["profile"]
         yield "profile", line_figure(data["profile"], styles, words["x"], words["y"], stepped=True)
@@ -125,6 +127,26 @@ def dot_figure(
     axes = figure.subplots()
     _dots(axes, items, rows, methods, styles)
     axes.set_xlabel(label)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return figure
+
+
+def taken_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
+    """What the variant takes away: score kept against object still readable, a dot a run."""
+    words, thing = PLOTS["taken"], data["tracked"]
+    figure = Figure(figsize=(5.2, 4.2))
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="#999", ls="--", lw=0.8)
+    for method in dict.fromkeys(point["method"] for point in data["taken"]):
+        own = [point for point in data["taken"] if point["method"] == method]
+        style = styles[method]
+        x, y = ([min(max(p[k], -0.25), 1.5) for p in own] for k in ("kept", "readable"))
+        axes.plot(x, y, style.marker, color=style.light, ms=5, label=_text(method), ls="none")
+        for point, px, py in zip(own, x, y, strict=True):
+            place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 6}
+            axes.annotate(_text(point["variant"]), (px, py), color="#555", **place)
+    axes.set_xlabel(words["x"])
+    axes.set_ylabel(words["y"].format(object=thing))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return figure
 

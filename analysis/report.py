@@ -18,16 +18,23 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from reprl import __version__, trust
-from reprl.analysis import contents, measured
+from reprl.analysis import contents, measured, representation
 from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
 from reprl.analysis.definitions import PLOTS
+from reprl.analysis.embedding.page import embedded_maps
 from reprl.analysis.explorer.embed import embedded_films
-from reprl.analysis.finding import Finding, choose_baseline, finding, measured_how
+from reprl.analysis.finding import (
+    Finding,
+    best_in_words,
+    choose_baseline,
+    finding,
+    measured_how,
+)
 from reprl.analysis.gallery import EmbeddedPicture, pictures
-from reprl.analysis.gap import main_labels, played, prepare, random_scores, run_scores
+from reprl.analysis.gap import Played, main_labels, played, prepare, random_scores, run_scores
 from reprl.analysis.lengths import length_note
 from reprl.analysis.load import Results, collect
 from reprl.analysis.names import display_names, parse_names, renamed
@@ -52,9 +59,11 @@ INTERVALS = (
     "game) where all runs shared them; 95 % from 5 seeds on, and one run has none."
 )
 
-SEAMS = r"(?<=[_+\-/=])|(?<=[.,])(?!\d)"  # where a name may break; a number may not
+SEAMS = r"(?<=[_+\-/=.,])(?!\d)"  # where a name may break; a number may not
 LONGEST = 18  # letters of a method's name that still fit above a column of the matrix
 POINTS = ("retention", "gap", "score")
+REPRESENTED = ("probes", "layers", "interventions", "breaking")
+SCRIPTS = ("charts.js", "overview.js", "page.js", "explorer.js", "embedding.js")
 KINDS = {
     "mask": "Masks: what the agent lets through",
     "saliency": "Saliency: what its policy depends on",
@@ -129,20 +138,28 @@ def compose(
     tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
+    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    data["taken"] = jsonable(representation.taken_away(results.probes, table, _tracked(game)))
+    data["tracked"] = _tracked(game) or ""
     grid: dict[str, Any] = {"methods": [], "cells": []}
     if table is not None:
         grid = matrix(table, order)
-        game = results.runs[0].game if results.runs else DEFAULT_GAME
         data["overview"] = jsonable(overview(table, found, order))
         data["profile"] = jsonable(profiles(table, order))
         data["matrix"] = grid["methods"]
         data["thumbnails"] = thumbnails(variants, game)
     calls = commands(results, out)
     films = embedded_films(results, order, table)
-    css = _template("report.css") + _template("overview.css") + _template("explorer.css")
+    maps = embedded_maps(results, order)
+    css = (
+        _template("report.css")
+        + _template("overview.css")
+        + _template("explorer.css")
+        + _template("embedding.css")
+    )
     css += f":root {{ {colours(False)} }}\n"
     css += f"@media (prefers-color-scheme: dark) {{ :root {{ {colours(True)} }} }}"
-    script = "".join(map(_template, ("charts.js", "overview.js", "page.js", "explorer.js")))
+    script = "".join(map(_template, SCRIPTS))
     environment = Environment(autoescape=True, trim_blocks=False)
     environment.globals["row_method"] = _row_method
     environment.globals["row_methods"] = _row_methods
@@ -151,6 +168,7 @@ def compose(
     attended = [(k, w) for k, w in KINDS.items() if any(a["kind"] == k for a in data["attention"])]
     context = {
         "title": found.title,
+        "best": _best(results, table, found, tables["attention"].frame),
         "how": measured_how(results),
         "verdict": verdict(summary),
         "against_plain": _against_plain(results, tables),
@@ -168,12 +186,15 @@ def compose(
         "numbered": any(len(m) > LONGEST for m in grid["methods"]),
         "kinds": attended,
         "explorer": films,
+        "maps": maps,
         "explorer_html": Markup(_template("explorer.html")),  # noqa: S704  # our own file
         "plots": [(k, PLOTS[k]["title"]) for k in POINTS if data["points"][k]],
         "opens": _first_plot(data["points"]),
         "curves": list(dict.fromkeys(s["curve"] for s in data["severity"])),
         "learning": bool(data["learning"]["steps"]),
         "gallery": gallery,
+        "represented": bool(maps) or any(len(tables[name].frame) for name in REPRESENTED),
+        "represented_tables": [t for n in REPRESENTED if len((t := tables[n]).frame)],
         "metrics": list(dict.fromkeys(tables["attention"].frame.get("metric", []))),
         "tables": tables,
         "commands": calls,
@@ -205,6 +226,7 @@ def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
         ("compare", "Method against method"): context["evaluated"],
         ("explorer", "Watch a game change"): context["explorer"],
         ("attention", "Where the agents look"): looks,
+        ("representation", "What the features hold"): context["represented"],
         ("twin", tables["twin"].title): full("twin"),
         ("learning", PLOTS["learning"]["title"]): context["learning"],
         ("difficulty", tables["difficulty"].title): full("difficulty"),
@@ -230,6 +252,10 @@ def _tables(
         measured.twin_table(results.twin),
         measured_attention,
         measured.faithfulness_table(results.faithfulness),
+        representation.probe_table(results.probes),
+        representation.layers_table(results.layers),
+        representation.interventions_table(results.interventions),
+        representation.breaking_table(results.breaking),
         ablation_table(results),
         settings_table(results.runs),
     ]
@@ -254,12 +280,24 @@ def _tables(
 
 
 def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
-    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    return where_it_looks(attention, _tracked(_game_of(results)))
+
+
+def _game_of(results: Results) -> str:
+    return results.runs[0].game if results.runs else DEFAULT_GAME
+
+
+def _tracked(game: str) -> str | None:
+    """The object that agents of a game should follow, where the game is known here."""
     try:
-        tracked = game_of(game).tracked
+        return game_of(game).tracked
     except UserError:  # a game of the user's own that is not here
-        tracked = None
-    return where_it_looks(attention, tracked)
+        return None
+
+
+def _best(results: Results, table: Played | None, found: Finding, attention: pd.DataFrame) -> str:
+    seen = _looks(results, attention).get(found.best or "", {})
+    return best_in_words(table, found.best, seen, _tracked(_game_of(results)))
 
 
 def _headlines(

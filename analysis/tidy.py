@@ -25,6 +25,7 @@ TRUE = ("true", "1", "1.0")
 NAMES = (
     *("run", "method", *PARTS, "variant", "family", "end"),
     *("view", "player", "object", "metric", "test", "condition"),
+    *("source", "layer", "label", "unit", "change"),
 )
 
 

@@ -118,7 +118,8 @@ def two_way_bounds(table: Array) -> tuple[Array, Array]:
     common = game > rest
     variance = run + np.where(common, game - rest, 0)
     spread = run**2 / (runs - 1) + np.where(common, game**2 / (games - 1) + rest**2 / freedom, 0)
-    half = stats.t.ppf(0.975, variance**2 / spread) * np.sqrt(variance / (runs * games))
+    degrees = np.maximum(1.0, variance**2 / spread)  # as satterthwaite() has it
+    half = stats.t.ppf(0.975, degrees) * np.sqrt(variance / (runs * games))
     return grand - half, grand + half
 
 

@@ -17,7 +17,7 @@ import ale_py
 import numpy as np
 
 from reprl import guard
-from reprl.envs.background import PictureMemory
+from reprl.envs.background import memory_of
 from reprl.envs.games import game, no_truth
 from reprl.envs.machine import SKIP, AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
@@ -56,8 +56,7 @@ class Emulator:
         depth = (settings.stack - 1) * settings.gap + 1
         self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
         self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
-        rate = settings.background
-        self.background = None if rate is None else PictureMemory(settings.size, rate)
+        self.background = memory_of(settings.size, settings.background)
 
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)
@@ -79,6 +78,10 @@ class Emulator:
         self.effects: list[Effect] = variant.build()
         self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
         self._draws = [e for e in self.effects if type(e).draw is not Effect.draw]
+
+    def intervene(self, change: Any) -> None:
+        """Call `change.before_frame(machine)` before each frame, until a state is restored."""
+        self._before = [*self._before, change]
 
     # -- the game ------------------------------------------------------------------------------
 
@@ -256,7 +259,7 @@ class Emulator:
         ale: bytes = self.ale.cloneState(include_rng=True).__getstate__()  # type: ignore[assignment]
         arrays = [self.picture.frames(), self.picture.drawn(), self._history]
         if self.background is not None:
-            arrays += [self.picture.small, self.background.memory]
+            arrays += [self.picture.small, *self.background.arrays()]
         meta = {
             "settings": _saved(self.settings),
             "own": asdict(self.own),
@@ -308,7 +311,7 @@ class Emulator:
         if self.background is not None:
             self.background.fresh = bool(meta["fresh"])
             small = np.empty_like(self.picture.small)
-            arrays += [small, self.background.memory]
+            arrays += [small, *self.background.arrays()]
         whole = size + sum(array.nbytes for array in arrays)
         data = guard.inflate(blob, whole, "the environment snapshot")
         self.ale.restoreState(ale_py.ALEState(data[:size]))

@@ -26,7 +26,7 @@ class EnvSettings:
     size: int
     noop_max: int
     max_frames: int
-    background: float | None = None  # gray levels a step that a slow memory follows; None: frames
+    background: float | str | None = None  # gray levels a step of a slow memory, or adaptive
 
 
 # What an environment must share with training for an agent to see the same.

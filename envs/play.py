@@ -1,6 +1,4 @@
-"""Play the game yourself, in every variant, in a window or in the terminal; or watch the view
-an agent gets.
-"""
+"""Play the game yourself, in every variant, in a window or in the terminal; or watch an agent."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -29,17 +27,39 @@ _SHOWN = slice(0, 196)  # rows of the screen worth showing
 
 
 class HumanGame:
-    """One game in play: steps it and gives the picture to show."""
+    """One game in play: steps it and gives the picture to show.
+
+    Where an agent plays, `settings` are those of what it sees, and `agent` chooses its actions from
+    observations (1, stack, size, size); `True` says that a new game has begun.
+    """
 
     def __init__(
-        self, variant: str | Variant, *, severity: float | None, seed: int, view: Shown
+        self,
+        variant: str | Variant,
+        *,
+        severity: float | None,
+        seed: int,
+        view: Shown,
+        settings: Mapping[str, Any] | None = None,
+        agent: Callable[[np.ndarray, bool], int] | None = None,
     ) -> None:
-        self.env = make_vec_env(variant, n_envs=1, seed=seed, training=False, severity=severity)
+        self.env = make_vec_env(
+            variant, n_envs=1, seed=seed, training=False, severity=severity, **(settings or {})
+        )
+        self.agent = agent
+        self.began = True
         self.env.reset()
         self.observation = self.env.observations()
         self.view = view
         self.roles = Roles.of(self.env.action_meanings)
         self.score, self.lives, self.best = 0.0, 5, 0.0
+
+    def turn(self, role: str) -> None:
+        """One step: what the agent chooses, or the action of the role whose key is held."""
+        if self.agent is None:
+            self.step(self.action(role))
+        else:
+            self.step(self.agent(self.observation, self.began))
 
     def step(self, action: int) -> None:
         """Play one action."""
@@ -48,7 +68,8 @@ class HumanGame:
         self.score += float(rewards[0])
         self.lives = int(infos[0]["lives"])
         self.best = max(self.best, self.score)
-        if dones[0]:
+        self.began = bool(dones[0])
+        if self.began:
             self.score, self.lives = 0.0, 5
 
     def action(self, role: str = "noop") -> int:
@@ -155,11 +176,12 @@ def play_in_terminal(session: HumanGame, title: str) -> None:
             for key in pressed:
                 if key in TERMINAL_KEYS:
                     role, held = TERMINAL_KEYS[key], HOLD
-            session.step(session.action(role if held > 0 else "noop"))
+            session.turn(role if held > 0 else "noop")
             held -= 1
             columns, lines = shutil.get_terminal_size()
             text = rendered(session.picture(), columns, lines - 2, colour=has_colour())
-            foot = f"{title}   {session.status()}   a left, d right, space serve, q quit"
+            keys_here = "q quit" if session.agent else "a left, d right, space serve, q quit"
+            foot = f"{title}   {session.status()}   {keys_here}"
             sys.stdout.write(f"\x1b[H{text}\x1b[0J\r\n{foot[: columns - 1]}")
             sys.stdout.flush()
             time.sleep(max(0.0, 1 / FPS - (time.monotonic() - began)))
@@ -194,7 +216,7 @@ def play_in_window(session: HumanGame, title: str, *, steps: int | None = None) 
                 role = "right"
             elif down[pygame.K_SPACE]:
                 role = "fire"
-            session.step(session.action(role))
+            session.turn(role)
             image = cv2.resize(session.picture(), size, interpolation=cv2.INTER_NEAREST)
             surface = pygame.surfarray.make_surface(image.swapaxes(0, 1))
             window.blit(surface, (0, 0))

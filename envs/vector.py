@@ -48,14 +48,15 @@ def make_vec_env(
     noop_max: int = 30,
     max_frames: int = 108_000,
     reward: str | float | None = None,
-    background: float | None = None,
+    background: float | str | None = None,
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
 
     `training` ends an episode at each lost life and clips rewards; otherwise episodes are full
     games with raw scores. `reward` is "clip", "raw" or a factor, and follows `training` if None.
     With `background`, observations are differences to a memory of the game's picture that follows
-    it by so many gray levels a step: black where nothing changed.
+    it by so many gray levels a step: black where nothing changed. With `background="adaptive"`
+    they show what changed more than its place usually does, each change at full contrast.
     """
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
@@ -94,6 +95,7 @@ class AtariVecEnv(VecEnv):
     ) -> None:
         n = len(variants)
         self.settings = settings
+        self.variants = list(variants)  # of each environment
         self.game = game_of(settings.game)
         self.seed_value = seed
         self._reseed: int | None = None
@@ -250,6 +252,16 @@ class AtariVecEnv(VecEnv):
         self._call("restore", calls)
         self.seed_value, self._reseed = header["seed"], header["reseed"]
         self._started = True
+
+    def repeat(self, source: int, rows: Iterable[int]) -> None:
+        """Let environments stand exactly where `source` stands, its variant included."""
+        source = whole("source", source, 0, self.num_envs - 1)
+        meta, blob = self._call("snapshot", [(source,)])[0]
+        self._call("restore", [(row, meta, blob) for row in rows if row != source])
+
+    def intervene(self, index: int, change: Any) -> None:
+        """Change a running game through RAM until its state is restored; see Intervention."""
+        self.env_method("intervene", change, indices=whole("index", index, 0, self.num_envs - 1))
 
     def _call(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a block's method for each argument tuple, whose first entry is the row."""

@@ -6,7 +6,7 @@ name and bits -> **Trained**: the folder, the model and the tables, in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reprl.runs.folder import RunFolder
+from reprl.tables import read_mixed, read_numbers
 
 if TYPE_CHECKING:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -40,12 +41,12 @@ class Trained:
     @property
     def metrics(self) -> pd.DataFrame:
         """The rows of metrics.csv, empty before the first."""
-        return _table(self.folder.metrics_file)
+        return _table(self.folder.metrics_file, read_numbers)
 
     @property
     def validation(self) -> pd.DataFrame:
         """The games that were played at every eval.every, empty without them."""
-        return _table(self.folder.validation_file)
+        return _table(self.folder.validation_file, read_mixed)
 
 
 def train(
@@ -101,5 +102,5 @@ def from_experiment(
     return model
 
 
-def _table(file: Path) -> pd.DataFrame:
-    return pd.read_csv(file) if file.exists() else pd.DataFrame()
+def _table(file: Path, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:
+    return read(file) if file.exists() else pd.DataFrame()

@@ -16,10 +16,13 @@ import yaml
 
 from reprl import guard
 from reprl.errors import UserError, not_yaml, unknown
+from reprl.settings import EPISODES
 from reprl.validation import number as as_number
 
 FILE = "claims.yaml"
+TOP = ("claims", "episodes")
 KEYS = ("method", "baseline", "variants", "margin")
+GAMES = 100  # a variant
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Claims:
     path: Path
     digest: str
     claims: tuple[Claim, ...]
+    episodes: int = GAMES  # a variant, where a sweep is evaluated to decide them
 
 
 def read_claims(path: Path) -> Claims:
@@ -53,11 +57,16 @@ def read_claims(path: Path) -> Claims:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         words = not_yaml(error) if isinstance(error, yaml.YAMLError) else "is not text."
         raise UserError(f"{path} {words}") from error
-    entries = values.get("claims") if isinstance(values, Mapping) else values
+    top = values if isinstance(values, Mapping) else {"claims": values}
+    for key in top:
+        if key not in TOP:
+            raise UserError(f"{path}: {unknown('key', str(key), TOP)}")
+    entries = top.get("claims")
     if not isinstance(entries, list) or not entries:
         raise UserError(f"{path} must hold a list of claims, each with method and baseline.")
     claims = tuple(_claim(path, number, entry) for number, entry in enumerate(entries, 1))
-    return Claims(path, hashlib.sha256(data).hexdigest(), claims)
+    episodes = EPISODES.checked(f"{path}: episodes", top.get("episodes", GAMES))
+    return Claims(path, hashlib.sha256(data).hexdigest(), claims, episodes)
 
 
 def _claim(path: Path, number: int, entry: Any) -> Claim:

@@ -32,6 +32,9 @@ BASES = {
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
     "augmentation": "reprl.augmentation.base:Augmentation",
 }
+# what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
+ADAPTERS = {"augmentation": "reprl.augmentation.adapter:ModuleAugmentation"}
+ADAPTABLE = "reprl.augmentation.adapter:adaptable"
 
 
 def names(group: str) -> list[str]:
@@ -69,6 +72,8 @@ def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
     """
     path, arguments = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
     target = class_of(group, str(path))
+    if not issubclass(target, imported(BASES[group])):
+        target, arguments = imported(ADAPTERS[group]), {"module": dict(spec)}
     try:
         return target(**extra, **arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -89,6 +94,8 @@ def class_of(group: str, path: str) -> Any:
         raise
     except Exception as error:
         raise UserError(f"{group}: cannot import _target_ '{path}': {described(error)}") from error
+    if group in ADAPTERS and imported(ADAPTABLE)(target):
+        return target
     if not isinstance(target, type) or not issubclass(target, imported(BASES[group])):
         named = BASES[group].replace(":", ".")
         raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")

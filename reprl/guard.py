@@ -18,7 +18,16 @@ import yaml
 from reprl.errors import UserError
 
 # what reprl reads or writes by name in the folder of a run or of a sweep
-FOLDERS = ("attention", "baselines", "checkpoints", "evaluation", "logs", "tensorboard", "wandb")
+FOLDERS = (
+    "attention",
+    "baselines",
+    "checkpoints",
+    "evaluation",
+    "logs",
+    "recording",
+    "tensorboard",
+    "wandb",
+)
 FILES = ("config.yaml", "run.json", "metrics.csv", "ledger.json", "manifest.json", "state.json")
 KINDS = (".safetensors", ".draft")
 NOT_OURS = ("wandb",)  # its own files are never opened here

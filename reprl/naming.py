@@ -33,6 +33,9 @@ def part_name(spec: Any) -> str:
     if isinstance(spec, Mapping):
         if spec.get("name"):
             return str(spec["name"])
+        adapted = class_name(spec.get("_target_")) == "ModuleAugmentation"
+        if adapted and isinstance(spec.get("module"), Mapping):
+            return part_name(spec["module"])
         if "_target_" in spec:
             return class_name(spec["_target_"]).lower()
         named = [part_name(v) for v in spec.values() if isinstance(v, Mapping)]
@@ -63,7 +66,8 @@ def spec_name(group: str, spec: Any) -> str:
     return nearest[0] if len(nearest) == 1 else part_name(spec)
 
 
-LEFT_OUT = ("attention", "use")  # a part of its own, and how an augmentation is applied
+# a part of its own, how an augmentation is applied, and whether an encoder is trained
+LEFT_OUT = ("attention", "use", "freeze")
 
 
 @cache
@@ -142,7 +146,8 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     if _sees_background(config):
-        names["encoder"] += "_background"
+        word = config["env"]["background"]
+        names["encoder"] += f"_{word}" if isinstance(word, str) else "_background"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
@@ -155,11 +160,12 @@ def _sees_background(config: Mapping[str, Any]) -> bool:
 
 
 def encoder_name(name: str, spec: Any) -> str:
-    """What an encoder is called: `nature`, or `nature_differences` for what else it is fed."""
+    """What an encoder is called: `nature_differences` for what it is fed, `nature_frozen`."""
     fed = spec.get("input") if isinstance(spec, Mapping) else None
-    if fed in (None, "frames") or name.endswith(f"_{fed}"):
-        return name
-    return f"{name}_{fed}"
+    if fed not in (None, "frames") and not name.endswith(f"_{fed}"):
+        name = f"{name}_{fed}"
+    frozen = isinstance(spec, Mapping) and spec.get("freeze") is True
+    return f"{name}_frozen" if frozen else name
 
 
 def method_of(parts: Mapping[str, str]) -> str:
@@ -182,7 +188,8 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     names, encoder = parts_of(config), config.get("encoder")
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
-    if fed != "frames" or _sees_background(config):
+    frozen = isinstance(encoder, Mapping) and encoder.get("freeze") is True
+    if fed != "frames" or frozen or _sees_background(config):
         return False
     return not extras and trained_variants(config) == [CLEAN]
 
@@ -195,7 +202,7 @@ def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int 
 # Keys that parts have gained since 0.1: a configuration that lacks them stands for their defaults.
 # Runs of an older version and of this one are compared, continued and named by what they compute.
 GAINED: dict[str, dict[str, Any]] = {
-    "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0},
+    "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0, "freeze": False},
     "attention": {"opening": None, "hard": None, "optimizer": None},
 }
 

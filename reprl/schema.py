@@ -41,6 +41,7 @@ INTEGERS = (
     *("train_seed", "step", "episode", "eval_seed", "game_seed", "length"),
     *("step_in_game", "flip"),
     *("inputs", "columns", "n_fit", "n_read"),
+    *("height", "width", "tried", "episodes", "excluded", "broken"),
 )
 NUMBERS = ("sticky", "episode_return", "value")
 MAYBE = (  # numbers that may be absent
@@ -48,6 +49,9 @@ MAYBE = (  # numbers that may be absent
     *("low", "high", "chance", "static", "ceiling", "n_frames", "n_games"),
     *("advantage", "advantage_low", "advantage_high"),
     *("r2", "error", "correlation", "balanced_accuracy"),
+    *("cka", "cosine", "distance", "policy_returned", "value_returned"),
+    *("policy_offset", "value_offset", "blame", "claim", "claim_density", "rank_correlation"),
+    *("flips", "gray", "row", "column", "clean", "score", "share"),
 )
 NUMERIC = (*INTEGERS, *NUMBERS, *MAYBE)
 FLAGS = ("deterministic",)
@@ -129,16 +133,72 @@ PROBES = TableSchema(
     measures=("r2", "error", "correlation", "balanced_accuracy"),
     single=False,
 )
+LAYERS = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "variant", "severity", "player", "eval_seed"),
+        *("layer", "inputs", "cka", "cosine", "distance", "policy_returned", "value_returned"),
+        *("policy_offset", "value_offset", "blame", "js", "flips", "value_error"),
+        *("n_frames", "n_games"),
+    ),
+    key=("method", "step", "variant", "player", "eval_seed"),
+    needed=("run", "method", "train_seed", "variant", "layer"),
+    measures=(
+        *("cka", "cosine", "distance", "policy_returned", "value_returned"),
+        *("policy_offset", "value_offset", "blame", "js", "value_error"),
+    ),
+    single=False,
+)
+INTERVENTIONS = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "variant", "player", "eval_seed"),
+        *("object", "change"),
+        *("js", "flips", "value_error", "view", "claim", "claim_density", "rank_correlation"),
+        *("n_frames", "excluded"),
+    ),
+    key=("method", "step", "player", "eval_seed"),
+    needed=("run", "method", "train_seed", "variant", "object", "change", "js"),
+    measures=("flips", "value_error", "claim", "claim_density", "rank_correlation"),
+    single=False,
+)
+BREAKING = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "variant", "eval_seed"),
+        *("height", "width", "row", "column"),
+        *("gray", "js", "flips", "tried", "clean", "score", "share", "broken", "episodes"),
+    ),
+    key=("method", "step", "eval_seed"),
+    needed=("run", "method", "train_seed", "variant", "height", "width", "js"),
+    measures=("row", "column", "gray", "flips", "clean", "score", "share", "broken"),
+    single=False,
+)
+PLASTICITY_TABLE = TableSchema(
+    columns=(
+        *("run", "method", "train_seed", "step", "eval_seed", "frames", "fit_steps"),
+        *("trained", "fresh", "ratio"),
+    ),
+    key=("method", "step", "eval_seed", "frames", "fit_steps"),
+    needed=("run", "method", "train_seed", "step", "trained", "fresh"),
+    measures=("trained", "fresh", "ratio"),
+    single=True,
+)
 MEASURED = {  # what the report reads
     "episodes": EPISODES,
     "twin": TWIN,
     "attention": SCORES,
     "faithfulness": FAITHFULNESS,
+    "probes": PROBES,
+    "layers": LAYERS,
+    "interventions": INTERVENTIONS,
+    "breaking": BREAKING,
 }
 FILES = {  # where a run folder has them
     "episodes": "evaluation/episodes.csv",
     "twin": "evaluation/twin.csv",
     "probes": "evaluation/probes.csv",
+    "layers": "evaluation/layers.csv",
+    "interventions": "evaluation/interventions.csv",
+    "breaking": "evaluation/breaking.csv",
+    "plasticity": "evaluation/plasticity.csv",
     "attention": "attention/scores.csv",
     "faithfulness": "attention/faithfulness.csv",
 }

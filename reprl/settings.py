@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from reprl.validation import Number, Numbers, OneOf, Setting, Settings, Span, Window
+from reprl.validation import Flag, Number, Numbers, OneOf, Setting, Settings, Span, Window
 
 FRACTION = Number(0, 1)
 COUNT = Number(1, whole=True)
@@ -40,13 +40,37 @@ ENV: dict[str, Number] = {
     "size": Number(8, 512, whole=True, usual=(36, 210)),
     "noop_max": Number(0, 1000, whole=True),
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
-    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4)),
+    "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4), word="adaptive"),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {
     "frames": Number(100, 20_000, whole=True, usual=(600, 6000)),
     "games": Number(3, 256, whole=True),
     "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+}
+# looking at the same states in several pictures or worlds: `reprl layers`, `intervene`, `embed`
+TWINS: dict[str, Number] = {
+    "frames": Number(20, 20_000, whole=True, usual=(100, 4000)),
+    "games": Number(1, 256, whole=True),
+    "every": Number(1, 1000, whole=True),
+    "seed": GAME_SEED,
+    "neighbours": Number(1, 20, whole=True),
+    "perplexity": Number(2, 200),
+}
+BREAKING: dict[str, Number] = {
+    "frames": Number(8, 2000, whole=True),
+    "tries": Number(2, 10_000, whole=True),
+    "largest": Number(1, 6400, whole=True),  # cells of the 80x80 grid that drawings are made of
+    "kept": FRACTION,
+    "divergence": Number(0, 0.6931472),
+    "episodes": EPISODES,
+    "seed": GAME_SEED,
+}
+# of `reprl plasticity`
+PLASTICITY: dict[str, Number] = {
+    "frames": Number(16, 10_000, whole=True),
+    "steps": Number(1, 100_000, whole=True, usual=(50, 5000)),
     "seed": GAME_SEED,
 }
 SEVERITY = FRACTION
@@ -92,8 +116,11 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "A2C": (*_COMMON, "use_rms_prop", "normalize_advantage"),
     "PPO": (*_COMMON, "normalize_advantage"),
     "Imitation": (*_COMMON, "expert", "beta"),
+    "Distillation": (*_COMMON, "teacher", "beta"),
+    "Pretraining": (*_COMMON, "data"),
 }
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
+RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
 EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
 BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
@@ -106,6 +133,8 @@ ENCODER: dict[str, Setting] = {
     "contrast": Window(),  # pixels
     "threshold": GRAY_LEVELS,
 }
+FREEZE: dict[str, Setting] = {"freeze": Flag()}  # of any encoder, the user's own included
+LOADS = ("all", "policy", "encoder")  # what parent.load takes of a parent
 # keys of `attention` that place any mask, the user's own included
 PLACEMENT: dict[str, Setting] = {
     "where": OneOf(("features", "image")),
@@ -128,6 +157,7 @@ TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
 ANCHOR = OneOf(("view", "batch"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
+CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
@@ -145,6 +175,21 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "batch_size": BATCH,
         "buffer_size": Number(1, whole=True),
         "sharpness": Number(0.1, 100, usual=(1, 5)),
+    },
+    "Distillation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
+    | {
+        "temperature": Number(0.01, 100, usual=(0.1, 10)),
+        "updates": Number(1, 1_000_000, usual=(10, 1000), whole=True),
+        "batch_size": BATCH,
+        "buffer_size": Number(1, whole=True),
+        "sharpness": Number(0.1, 100, usual=(1, 5)),
+    },
+    "Pretraining": {
+        **{name: ON_POLICY[name] for name in ("learning_rate", "weight_decay", "max_grad_norm")},
+        **{name: ON_POLICY[name] for name in ("instrument_every", "optimizer", "seed", "verbose")},
+        "updates": Number(1, 100_000, whole=True),
+        "batch_size": BATCH,
+        "frames": RECORDED,
     },
     "Nature": ENCODER,
     "NaturePadded": ENCODER,
@@ -176,6 +221,10 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "decay": FRACTION,
     },
     "ObjectTarget": LOSS | {"positive": Number(1)},
+    "SelfPrediction": LOSS | {"steps": Number(1, 100, whole=True), "latent": COUNT, "tau": TAU},
+    "InverseDynamics": LOSS | {"hidden": COUNT},
+    "Byol": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
+    "VariationalAutoencoder": LOSS | {"kl_coef": COEFFICIENT, "latent": COUNT, "shrink": COUNT},
     "Regularization": LOSS,
     "Reconstruction": LOSS | {"shrink": COUNT},
     "ValuePrediction": LOSS | {"hidden": COUNT},
@@ -214,11 +263,28 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},
     "Blur": PROBABILITY | {"sigma": Span(Number(0.01, 100))},
+    "Rotate": PROBABILITY | {"degrees": Number(0, 180), "fill": OneOf(("edge", "black"))},
+    # from 1 on corners could meet, and the picture would fold over
+    "Perspective": PROBABILITY | {"distortion": Number(0, 0.9), "fill": OneOf(("edge", "black"))},
+    "RandomConvolution": PROBABILITY
+    | {"size": Number(1, 99, whole=True), "mix": Span(FRACTION), "channels": CHANNELS},
+    "Texture": PROBABILITY
+    | {
+        "strength": Span(FRACTION),
+        "kind": OneOf(("any", "plasma", "stripes", "checks", "blobs", "grain")),
+    },
+    "Sharpness": PROBABILITY | {"factor": Span(Number(0, 100))},
+    "Equalize": PROBABILITY | {"strength": Span(FRACTION)},
+    "ColorJitter": PROBABILITY
+    | dict.fromkeys(("brightness", "contrast", "saturation"), FRACTION)
+    | {"hue": Number(0, 0.5)},
+    "ModuleAugmentation": {"channels": CHANNELS},
 }
 
 
 # what a group has, whatever its `_target_`, and what is nested in it
 GROUPS: dict[str, dict[str, Setting]] = {
+    "encoder": FREEZE,
     "attention": PLACEMENT,
     "attention.hard": HARD,
     "attention.optimizer": MASK_OPTIMIZER,

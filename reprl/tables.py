@@ -95,6 +95,18 @@ def read_numbers(path: Path) -> pd.DataFrame:
     return frame.apply(pd.to_numeric, errors="coerce")
 
 
+def read_mixed(path: Path) -> pd.DataFrame:
+    """A file of rows with words in it: a column that is numbers throughout becomes numbers."""
+    import pandas as pd
+
+    frame, _ = read_text(path, appended=True)
+    for name in frame:
+        numbers = pd.to_numeric(frame[name], errors="coerce")
+        if (numbers.notna() | frame[name].isin(["", "nan"])).all():
+            frame[name] = numbers
+    return frame
+
+
 def read(path: Path, table: TableSchema) -> tuple[pd.DataFrame, int]:
     """The rows of a measured file, typed, and how many lines of it are damaged and left out."""
     import pandas as pd

@@ -116,6 +116,17 @@ class OneOf:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """True or false."""
+
+    def __str__(self) -> str:
+        return "true or false"
+
+    def checked(self, key: str, value: Any) -> bool:
+        return flag(key, value)
+
+
+@dataclass(frozen=True)
 class Span:
     """A range [from, to] within a number's limits, both ends included; one number is both ends."""
 

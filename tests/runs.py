@@ -16,7 +16,7 @@ from reprl.runs.folder import create
 from reprl.runs.train import make_env, make_model
 
 SMALL = [
-    *("threads=1", "device=cpu", "progress=off", "env.n_envs=2", "env.max_frames=1000"),
+    *("threads=1", "device=cpu", "progress=off", "env.n_envs=2", "env.max_frames=1000", "media=0"),
     *("algo.n_steps=16", "algo.batch_size=16", "encoder.features_dim=16"),
 ]
 TINY = [

@@ -33,6 +33,23 @@ def test_no_class_name_is_defined_twice() -> None:
     assert set(twice) == NAMES_IN_FILES, twice
 
 
+@pytest.mark.parametrize(
+    ("folders", "words", "home"),
+    [
+        (("reprl", "envs", "analysis"), r'== "breakout"', "envs/games/"),
+        (("reprl", "analysis"), r"mlp_extractor", "policy.py"),
+        (("reprl", "analysis"), r"read_csv|csv\.reader", "tables.py"),
+        (("reprl/evaluation",), r"reprl\.analysis", "nowhere"),
+    ],
+    ids=["game", "policy forward", "reading tables", "evaluation knows no analysis"],
+)
+def test_a_rule_has_one_place(folders: tuple[str, ...], words: str, home: str) -> None:
+    files = [str(path.relative_to(ROOT)) for top in folders for path in (ROOT / top).rglob("*.py")]
+    assert files
+    elsewhere = [file for file in files if home not in file]
+    assert [file for file in elsewhere if re.search(words, (ROOT / file).read_text())] == []
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_named_place_is_there(place: str) -> None:
     module, _, names = place.partition(":")

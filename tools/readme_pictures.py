@@ -1,21 +1,28 @@
 """The pictures of README's first screen, from the agents that ship and their published games.
 
-    python -m tools.readme_pictures
+    python -m tools.readme_pictures [agent]
 
 docs/images/agents.png: what an agent is shown of each variant, and what two agents score on it.
-docs/images/agents.gif: the same two agents on green_lines, the same game side by side.
+docs/images/agents.gif: two agents on green_lines, the same game side by side, under the heat of
+where each looks: its mask where it has one, else where blurring the picture changes its policy. The
+second agent is the one named, else the first of MASKED that ships, else the second of the strip.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
+from reprl.analysis.attention.heat import heat
 from reprl.analysis.attention.lettering import font
+from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.views import even_maps, has_mask, look, make_view, pixel_maps
 from reprl.envs import make_vec_env
+from reprl.envs.objects import Box
 from reprl.evaluation.checkpoints import targets
 from reprl.policy import policy_player, sample_actions
 from reprl.rng import numpy_stream
@@ -24,9 +31,13 @@ from reprl.runs.agents import shipped
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 VARIANTS = ("original", "constant_rectangle", "moving_square", "green_lines", "diagonals")
 AGENTS = {"imitation": "sees frames", "imitation_background": "sees what changed"}
-COLOURS = {"imitation": (178, 60, 23), "imitation_background": (13, 98, 140)}
+MASKED = ("imitation_taught", "imitation_motion", "imitation_object", "imitation_conv")
+CAUGHT, HOLDS = (178, 60, 23), (13, 98, 140)
+COLOURS = {"imitation": CAUGHT, "imitation_background": HOLDS}
+HEATS = {"mask": "its mask", "perturbation": "what it depends on"}
 INK, PAPER = (30, 33, 38), (255, 255, 255)
-WIDTH, HEIGHT, GAP = 160, 210, 16
+WIDTH, HEIGHT, GAP, HEAD = 160, 210, 16, 38
+LOOK_EVERY = 2  # steps: perturbing a picture takes hundreds of passes
 
 
 def scores(name: str) -> pd.Series:
@@ -69,30 +80,59 @@ def strip() -> Image.Image:
     return page
 
 
-def film(variant: str = "green_lines", steps: int = 110, seed: int = 5) -> list[Image.Image]:
-    """The same game of both agents, side by side."""
-    runs: list[list[np.ndarray]] = []
-    for name in AGENTS:
-        (target,), _ = targets(shipped()[name])
-        player = policy_player(target.load().policy)
-        env = make_vec_env(variant, 1, training=False, **target.settings)
-        env.queue(0, seed)
-        observations, state = env.reset(), player.initial_state(1)
-        stream = numpy_stream(seed, "film")
-        pictures = []
-        for _ in range(steps):
-            pictures.append(env.frame(0))
-            outputs, state = player.outputs(observations, state)
-            env.step(sample_actions(outputs.probs, stream.random(1)))
-            observations = env.observations()
-        runs.append(pictures)
+def second(asked: str | None = None) -> str:
+    """The agent that is filmed beside the first one: as asked, else one that has a mask."""
+    there = shipped()
+    if asked is not None and asked not in there:
+        raise SystemExit(f"no agent '{asked}' ships: choose from {', '.join(there)}.")
+    return asked or next((name for name in MASKED if name in there), list(AGENTS)[1])
+
+
+def game(name: str, variant: str, steps: int, seed: int) -> tuple[list[np.ndarray], str]:
+    """Pictures of one game with heat where the agent looks, and what that heat is."""
+    (target,), _ = targets(shipped()[name])
+    model = target.load()
+    player, network = policy_player(model.policy), network_of(model)
+    view = make_view(network, None if has_mask(network) else "perturbation")
+    env = make_vec_env(variant, 1, training=False, **target.settings)
+    env.queue(0, seed)
+    observations, state = env.reset(), player.initial_state(1)
+    stream = numpy_stream(seed, "film")
+    pictures = []
+    ratio = np.ones((HEIGHT, WIDTH))
+    for step in range(steps):
+        frame = env.frame(0)
+        if step % LOOK_EVERY == 0:
+            cells = look(view, observations)
+            size = (HEIGHT, WIDTH)
+            ratio = (pixel_maps(view, cells, size) / even_maps(view, cells, size))[0]
+        picture = heat(frame, ratio)
+        for box in env.objects()[0].boxes.values():  # heat never hides what it should lie on
+            if box is not None:
+                place = Box(box.x, box.y - 1, box.w, box.h + 1).slices(frame.shape[:2])
+                picture[place] = frame[place]
+        pictures.append(picture)
+        outputs, state = player.outputs(observations, state)
+        env.step(sample_actions(outputs.probs, stream.random(1)))
+        observations = env.observations()
+    return pictures, view.name
+
+
+def film(
+    other: str, variant: str = "green_lines", steps: int = 110, seed: int = 5
+) -> list[Image.Image]:
+    """The same game of the first agent and another, side by side."""
+    names = (next(iter(AGENTS)), other)
+    runs = [game(name, variant, steps, seed) for name in names]
     out = []
-    for left, right in zip(*runs, strict=True):
-        page = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT + 24), PAPER)
+    for shown in zip(*(pictures for pictures, _ in runs), strict=True):
+        page = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT + HEAD), PAPER)
         draw = ImageDraw.Draw(page)
-        for x, picture, key in zip((0, WIDTH + GAP), (left, right), AGENTS, strict=True):
-            draw.text((x + 2, 2), AGENTS[key], font=font(15), fill=COLOURS[key])
-            page.paste(Image.fromarray(picture), (x, 24))
+        for i, (name, picture) in enumerate(zip(names, shown, strict=True)):
+            x, colour = i * (WIDTH + GAP), (CAUGHT, HOLDS)[i]
+            draw.text((x + 2, 1), AGENTS.get(name, name), font=font(15), fill=colour)
+            draw.text((x + 2, 21), f"heat: {HEATS[runs[i][1]]}", font=font(11), fill=INK)
+            page.paste(Image.fromarray(picture), (x, HEAD))
         out.append(page)
     return out
 
@@ -101,7 +141,8 @@ def main() -> None:
     """Write both pictures."""
     IMAGES.mkdir(exist_ok=True)
     strip().save(IMAGES / "agents.png", optimize=True)
-    first, *rest = [page.quantize(64) for page in film()]
+    asked = sys.argv[1] if len(sys.argv) > 1 else None
+    first, *rest = [page.quantize(48) for page in film(second(asked))]
     first.save(IMAGES / "agents.gif", save_all=True, append_images=rest, duration=66, loop=0)
 
 

@@ -90,9 +90,9 @@ def _read(run: Run, place: Path) -> dict[str, Any]:
     pictures = []
     for one in about["pictures"]:
         shown: dict[str, Any] = {"variant": str(one["variant"])}
-        shown["frames"] = _sprite(place, one["frames"], steps, columns, (height, width))
+        shown["frames"] = sprite_uri(place, one["frames"], steps, columns, (height, width))
         if grid is not None and one.get("masks"):
-            shown["masks"] = _sprite(place, one["masks"], steps, columns, (grid[0], grid[1]))
+            shown["masks"] = sprite_uri(place, one["masks"], steps, columns, (grid[0], grid[1]))
         shown["probs"] = _numbers(one["probs"], (steps, len(actions)))
         shown["values"] = _numbers(one["values"], (steps,))
         shown["change"] = _numbers(one["change"], (steps,))
@@ -140,7 +140,7 @@ def _places(values: Any, steps: int) -> list[list[float] | None]:
     return [None if v is None else _numbers(v, (2,)) for v in values]
 
 
-def _sprite(place: Path, name: Any, steps: int, columns: int, tile: tuple[int, int]) -> str:
+def sprite_uri(place: Path, name: Any, steps: int, columns: int, tile: tuple[int, int]) -> str:
     """A sprite as a data URI, once it is known to be a WebP of the size its tiles need."""
     if Path(str(name)).name != name:
         raise ValueError(f"{name} is no file of the film")

@@ -30,6 +30,7 @@ from reprl.analysis.attention.views import (
     make_view,
     pixel_maps,
 )
+from reprl.analysis.probe.belief import Belief, believed
 from reprl.disk import write_atomically
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN
@@ -65,6 +66,7 @@ class Film:
     maps: np.ndarray | None = None  # (T, V, h, w) attention as a multiple of an even map's
     tracked: str = ""  # the object whose true place is known
     truth: list[list[float] | None] = field(default_factory=list)  # (T,) its middle, raw pixels
+    belief: np.ndarray | None = None  # (T, V, 2) where the agent believes it to be, raw pixels
 
 
 def record_film(
@@ -78,6 +80,7 @@ def record_film(
     sticky: float = 0.0,
     settings: dict[str, Any] | None = None,
     labels: dict[str, Any] | None = None,
+    belief: Belief | None = None,
 ) -> Film:
     """Play the games of the twin evaluation and keep everything; variants leave the game alone."""
     agent = ModelAgent(model, deterministic=deterministic, labels=labels)
@@ -116,6 +119,7 @@ def record_film(
                     "values": outputs.values,
                 }
                 row |= {"chosen": int(action[0]), "scores": score, "games": episode}
+                row["belief"] = None if belief is None else belief.places(outputs.features)
                 row["maps"] = None if view is None else _ratios(view, observations, state)
                 state = following
                 row["truth"] = _middle(env.objects()[0].boxes.get(tracked)) if tracked else None
@@ -130,6 +134,7 @@ def record_film(
         view="" if view is None else view.name,
         maps=None if view is None else np.stack([row["maps"] for row in rows]),
         tracked=tracked,
+        belief=None if belief is None else np.stack([row["belief"] for row in rows]),
         truth=[row["truth"] for row in rows] if tracked else [],
         **{
             key: np.stack([row[key] for row in rows])
@@ -162,13 +167,22 @@ def _middle(box: Any) -> list[float] | None:
 def film_of(target: Measured, variants: Sequence[Variant], *, steps: int, **protocol: Any) -> None:
     """Record the film of a checkpoint, unless the run's folder has the very same."""
     wanted = {"variants": [CLEAN, *map(label, variants)], "steps": steps, **protocol}
+    wanted["belief"] = True  # films of before have none
     if _recorded(target.place / FOLDER / ABOUT) == {"step": target.step, **wanted}:
         return
     model = target.load()
     step = int(model.num_timesteps)
     labels = target.labels(step)
+    whose = whose_games(protocol["games"], labels["train_seed"])
+    belief = believed(model, target.settings, seed=protocol["seed"], whose=whose)
     film = record_film(
-        model, variants, steps=steps, settings=target.settings, labels=labels, **protocol
+        model,
+        variants,
+        steps=steps,
+        settings=target.settings,
+        labels=labels,
+        belief=belief,
+        **protocol,
     )
     write_film(film, target.place, step=step, protocol=wanted)
 
@@ -224,6 +238,9 @@ def write_film(
         "truth": film.truth,
         "pictures": pictures,
     }
+    if film.belief is not None:
+        places = np.round(film.belief, 1).transpose(1, 0, 2).tolist()
+        about["belief"] = {"object": film.tracked, "pictures": places}
     write_atomically(draft / ABOUT, json.dumps(about, separators=(",", ":")) + "\n")
     shutil.rmtree(place, ignore_errors=True)
     draft.rename(place)

@@ -43,6 +43,9 @@ def prober(model: Any) -> PolicyPlayer:
 
 def untrained(player: PolicyPlayer, seed: int) -> PolicyPlayer:
     """The same network with first weights drawn anew, as SB3 draws them."""
+    # after training SB3's policy holds its last distribution, with a graph that cannot be copied
+    empty = np.zeros((1, *player.policy.observation_space.shape), np.uint8)
+    player.outputs(empty, player.initial_state(1))
     fresh = copy.deepcopy(player)
     # torch draws orthogonal weights only into memory of the usual layout
     fresh.policy.to(memory_format=torch.contiguous_format)
@@ -80,6 +83,16 @@ def activations(
             handle.remove()
         policy.set_training_mode(training)
     return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def layer_modules(player: PolicyPlayer) -> dict[str, nn.Module]:
+    """The module with weights behind each name of `activations`, in no particular order."""
+    return {
+        _short(name): module
+        for name, module in player.policy.named_modules()
+        if not any(True for _ in module.children())
+        and any(True for _ in module.parameters(recurse=False))
+    }
 
 
 class _Caught:

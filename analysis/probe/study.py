@@ -17,24 +17,20 @@ import pandas as pd
 
 from reprl import tables
 from reprl.analysis.probe.labels import Labels, labels_of, matched
-from reprl.analysis.probe.layers import activations, pixels, prober, untrained
+from reprl.analysis.probe.layers import activations, pixels, untrained
 from reprl.analysis.probe.linear import Readout, balanced_accuracy, correlation, r2
 from reprl.analysis.probe.record import PLAYERS, Moments, record
+from reprl.analysis.probe.subject import runs_of, subject
 from reprl.envs import Variant
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.defaults import CLEAN
 from reprl.envs.games import game as game_of
-from reprl.envs.games import no_truth
 from reprl.envs.protocol import VariantSpec
 from reprl.errors import UserError
-from reprl.evaluation.checkpoints import Measured, targets
-from reprl.evaluation.evaluate import env_settings
-from reprl.evaluation.players import ModelAgent
+from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.twin import comparable
 from reprl.evaluation.variants import expand, label
-from reprl.game_seeds import whose_games
 from reprl.policy import PolicyPlayer
 from reprl.rng import numpy_stream
-from reprl.runs.agents import folder_of
 from reprl.schema import FILES, PROBES
 from reprl.settings import PROBE
 from reprl.validation import checker, choice
@@ -58,6 +54,8 @@ def probe(
 ) -> pd.DataFrame:
     """One row for each variant, source, layer and label; `agent` is a model, a run or agent:NAME.
 
+    A folder of runs, or a list of any of these, gives the rows of all (`over_runs` their means).
+
     `frames` moments in all, every n-th step of `games` games, a third of them held out. Sources:
     the agent, untrained (the same network with first weights), pixels (its picture), shuffled
     (the agent's layers fitted to labels of other frames), truth (the labels themselves).
@@ -65,36 +63,38 @@ def probe(
     `attrs["left_out"]` names labels that hardly vary, `attrs["problems"]` variants without a twin,
     `attrs["seconds"]` is what it took.
     """
-    if isinstance(agent, str | Path):
-        found, _ = targets(folder_of(str(agent)) or Path(agent))
-        if len(found) != 1:
-            raise UserError(f"'{agent}' holds {len(found)} runs: name one of them.")
-        target, agent = found[0], found[0].load()
-        settings = target.settings | settings
-        labels = target.labels(int(agent.num_timesteps)) | (labels or {})
+    if isinstance(agent, list | tuple):
+        options = {"frames": frames, "games": games, "every": every, "seed": seed, "player": player}
+        return _together(
+            [probe(one, variants, labels=labels, **options, **settings) for one in agent]
+        )
+    if isinstance(agent, str | Path) and len(found := runs_of(agent)) > 1:
+        return probe(
+            found,
+            variants,
+            frames=frames,
+            games=games,
+            every=every,
+            seed=seed,
+            player=player,
+            **settings,
+        )
     began = time.perf_counter()
     check = checker(PROBE)
     frames, games, every = check("frames", frames), check("games", games), check("every", every)
     seed = check("seed", seed)
     choice("player", player, PLAYERS)
-    settings = env_settings(agent) | settings
-    name = str(settings.get("game", DEFAULT_GAME))
-    game = game_of(name)
-    if not game.has_truth:
-        raise UserError(no_truth("a probe", name))
-    chosen, problems = comparable(expand(variants, (), name))
-    watcher = prober(agent)
-    samples = hasattr(agent, "player") or hasattr(agent.policy, "get_distribution")
-    identity = ModelAgent(agent, deterministic=not samples, labels=labels).labels
-    whose = whose_games("own", identity["train_seed"])
+    who = subject(agent, labels, settings, "a probe")
+    game = game_of(who.game)
+    chosen, problems = comparable(expand(variants, (), who.game))
 
     held = max(1, games // HELD_OUT)
-    common: dict[str, Any] = {"every": every, "seed": seed, "whose": whose, "player": player}
-    common["settings"] = settings
+    common: dict[str, Any] = {"every": every, "seed": seed, "whose": who.whose, "player": player}
+    common["settings"] = who.settings
     share = frames * (games - held) // games
-    fitted = record(agent, watcher, (), frames=share, games=range(games - held), **common)
+    fitted = record(who.model, who.watcher, (), frames=share, games=range(games - held), **common)
     held_out = range(games - held, games)
-    read = record(agent, watcher, chosen, frames=frames - share, games=held_out, **common)
+    read = record(who.model, who.watcher, chosen, frames=frames - share, games=held_out, **common)
     size = fitted.observations[CLEAN].shape[2:]
     fit_labels, read_labels = (
         labels_of(m.objects, m.before, game, (size[0], size[1])) for m in (fitted, read)
@@ -102,14 +102,24 @@ def probe(
     fit_labels, read_labels = matched(fit_labels, read_labels)
     _require_enough(fit_labels, read_labels, frames)
 
-    rows = _rows(watcher, fitted, read, fit_labels, read_labels, chosen, seed)
-    about = {c: identity[c] for c in ("run", "method", "train_seed", "step")}
-    about |= {"player": player, "eval_seed": seed, "n_fit": len(fit_labels.frames)}
+    rows = _rows(who.watcher, fitted, read, fit_labels, read_labels, chosen, seed)
+    about = who.about | {"player": player, "eval_seed": seed, "n_fit": len(fit_labels.frames)}
     about |= {"n_read": len(read_labels.frames), "n_games": games}
     table = pd.DataFrame([about | row for row in rows], columns=list(PROBES.columns))
     table.attrs["left_out"] = fit_labels.left_out
     table.attrs["problems"] = problems
     table.attrs["seconds"] = time.perf_counter() - began
+    return table
+
+
+def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """The tables of several runs as one; what one left out, some run left out."""
+    if not parts:
+        raise UserError("a probe of no run at all: give at least one.")
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs["left_out"] = {k: v for part in parts for k, v in part.attrs["left_out"].items()}
+    table.attrs["problems"] = list(dict.fromkeys(p for t in parts for p in t.attrs["problems"]))
+    table.attrs["seconds"] = sum(part.attrs["seconds"] for part in parts)
     return table
 
 

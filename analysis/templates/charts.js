@@ -252,3 +252,25 @@ function slopes(box, spec) {
   }
   names(box, view, ends, x1 + 26, atEnds);
 }
+
+// Two shares against each other, a mark a run; corners say what it means to be there.
+function scatter(box, spec) {
+  const items = spec.items.filter((i) => visible(i.method));
+  if (!items.length) { box.textContent = nothing(spec.items); return; }
+  const view = canvas(box, is_narrow(box) ? 320 : 380, spec.title), g = view.root;
+  const share = (values) => [Math.min(0, ...values), Math.max(1, ...values)].map((v) => Math.max(-0.25, Math.min(1.5, v)));
+  const [x0, x1] = share(items.map((i) => i.x)), [y0, y1] = share(items.map((i) => i.y));
+  const places = ticks(y0, y1, 5), left = margin(places, percent), right = view.width - 16, top = 16, bottom = view.height - 46;
+  const x = scale(x0 - 0.03, x1 + 0.03, left, right), y = scale(y0 - 0.03, y1 + 0.03, bottom, top), inRange = (v, a, b) => Math.max(a, Math.min(b, v));
+  scoreAxis(g, y, places, left, right, spec.yLabel, percent);
+  for (const t of ticks(x0, x1, view.narrow ? 4 : 6)) {
+    svg(g, "line", { x1: x(t), x2: x(t), y1: top, y2: bottom, class: "grid" });
+    svg(g, "text", { x: x(t), y: bottom + 16, class: "tick", "text-anchor": "middle" }, percent(t));
+  }
+  svg(g, "line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: "reference" });
+  svg(g, "text", { x: (left + right) / 2, y: bottom + 36, class: "axis", "text-anchor": "middle" }, spec.xLabel);
+  const corner = (px, py, anchor, text) => svg(g, "text", { x: px, y: py, class: "tick strong corner", "text-anchor": anchor }, text);
+  corner(right - 4, top + 14, "end", spec.corners.kept); corner(left + 6, top + 14, "start", spec.corners.unused); corner(left + 6, bottom - 8, "start", spec.corners.lost);
+  for (const faint of [true, false]) for (const i of items.filter((item) => Boolean(item.faint) === faint))
+    mark(g, x(inRange(i.x, x0, x1)), y(inRange(i.y, y0, y1)), i.method, faint ? 4 : 6, { "data-tip": i.tip, opacity: faint ? 0.35 : 1 });
+}

@@ -61,6 +61,14 @@ const draw = {
     for (const i of items) i.tip = `${i.method} on ${i.row}\n${data.measures[measure]}\n${spread(i, form)}`;
     dots(box, { rows: data.twin_variants, items, form, label: data.measures[measure], lines: words.twin.lines, title: words.twin.title });
   },
+  taken(box) {
+    const text = (t) => t.replace("{object}", data.tracked);
+    scatter(box, {
+      items: data.taken.map((t) => ({ method: t.method, x: t.kept, y: t.readable, faint: variant !== "*" && t.variant !== variant,
+        tip: `${t.method}, seed ${t.seed} on ${t.variant}\nscore ${number(t.score, 1)}: ${percent(t.kept)} of what was learned\n${data.tracked}: R² ${number(t.r2, 2)}, ${number(t.clean_r2, 2)} on the clean game` })),
+      xLabel: words.taken.x, yLabel: text(words.taken.y), title: words.taken.title, corners: Object.fromEntries(Object.entries(words.taken.corners).map(([k, t]) => [k, text(t)])),
+    });
+  },
   attention(box) {
     const on = lookedAt(), own = data.attention.filter((a) => a.kind === box.dataset.kind && a.metric === metric && (on === "*" || a.variant === on));
     if (!own.length) { box.textContent = `There is no ${metric} on ${on}${metric === "lag" ? ": no map there follows the object closely enough" : ""}.`; return; }
@@ -103,7 +111,7 @@ function chooseVariant(value) {
     item.dataset.other = ![item.dataset.variant, "*"].includes(shownIn(item)) && item.dataset.variant !== "all variants" ? "true" : "";
   filter();
   // With one variant chosen its column only repeats itself, except beside the mean over all.
-  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness")) {
+  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness, #table-probes, #table-layers")) {
     const index = [...table.tHead.rows[0].cells].findIndex((c) => c.dataset.key === "variant");
     for (const row of table.rows) row.cells[index].hidden = value !== "*";
   }

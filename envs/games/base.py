@@ -173,6 +173,20 @@ class Scripted:
         return memory
 
 
+@dataclass(frozen=True)
+class Intervention:
+    """One change of one object through RAM, the rest of the game left alone.
+
+    `make` gives a fresh object whose `before_frame(machine)` is called before each emulator frame,
+    as that of a variant's effect.
+    """
+
+    object: str  # one of the game's classes
+    change: str  # a short name: left, right, row 3
+    make: Callable[[], Any]
+    cells: tuple[slice, slice] | None = None  # of a grid: what is touched; None: all of it
+
+
 @dataclass(frozen=True, kw_only=True)
 class Game:
     """A cartridge and what is known of it; every field but the cartridge may be left out."""
@@ -184,6 +198,9 @@ class Game:
     scripted: type[Scripted] | None = None
     score_scale: float = 1.0  # points between random and clean play below which retention is noise
     facts: Callable[[Objects], Hashable] = Objects.facts  # equal for twins at the same moment
+    interventions: tuple[
+        Intervention, ...
+    ] = ()  # what can be changed through RAM, to see who cares
 
     def __post_init__(self) -> None:
         for name in self.classes:
@@ -194,6 +211,10 @@ class Game:
                 )
         if self.tracked is not None and self.tracked not in self.classes:
             raise unknown(f"tracked object of game '{self.cartridge}'", self.tracked, self.classes)
+        for one in self.interventions:
+            if one.object not in self.classes:
+                what = f"object of an intervention in game '{self.cartridge}'"
+                raise unknown(what, one.object, self.classes)
         SCORE_SCALE.checked(f"game '{self.cartridge}': score_scale", self.score_scale)
         if self.objects is None and (self.classes or self.scripted):
             raise UserError(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from reprl.envs.games.base import Game, Memory, Scripted
+from reprl.envs.games.base import Game, Intervention, Memory, Scripted
 from reprl.envs.machine import SKIP
 from reprl.envs.objects import RAW, Box, Grid, Objects
 
@@ -212,6 +213,69 @@ class ScriptedAgent(Scripted):
         return paddle + _SPEED * (before + _PLANS @ held)
 
 
+# -- interventions -----------------------------------------------------------------------------
+
+_BALL_X, _PADDLE_X = 99, 72
+_FURTHER = 16  # raw pixels by which ball and paddle are moved: a paddle's width
+
+
+class MoveBall:
+    """Set the ball aside once; it flies on as it did."""
+
+    def __init__(self, *, pixels: int) -> None:
+        self.pixels, self.done = pixels, False
+
+    def before_frame(self, machine: Any) -> None:
+        if not self.done:
+            self.done = True
+            machine.write(_BALL_X, min(max(int(machine.ram[_BALL_X]) + self.pixels, 57), 199))
+
+
+class MovePaddle:
+    """Hold the paddle aside of where the player has it.
+
+    In each frame the game moves the paddle half of the way to where the knob stands, so half of
+    what is written is gone at once.
+    """
+
+    def __init__(self, *, pixels: int) -> None:
+        self.pixels, self.held = pixels, False
+
+    def before_frame(self, machine: Any) -> None:
+        amount = self.pixels if self.held else 2 * self.pixels
+        self.held = True
+        machine.write(_PADDLE_X, min(max(int(machine.ram[_PADDLE_X]) + amount, 0), 255))
+
+
+class DeleteRow:
+    """Take a row of bricks away; row 0 is the top one."""
+
+    def __init__(self, *, row: int) -> None:
+        self.row, self.done = row, False
+
+    def before_frame(self, machine: Any) -> None:
+        if self.done:
+            return
+        self.done = True
+        left = machine.ram.copy()
+        for byte, bit in zip(_BRICK_BYTE[self.row], _BRICK_BIT, strict=True):
+            left[byte] &= 255 - int(bit)
+        for byte in dict.fromkeys(_BRICK_BYTE[self.row].tolist()):
+            machine.write(byte, int(left[byte]))
+
+
+_SIDES = (("left", -_FURTHER), ("right", _FURTHER))
+INTERVENTIONS = (
+    *(Intervention("ball", side, partial(MoveBall, pixels=n)) for side, n in _SIDES),
+    *(Intervention("paddle", side, partial(MovePaddle, pixels=n)) for side, n in _SIDES),
+    *(
+        Intervention(
+            "bricks", f"row {r + 1}", partial(DeleteRow, row=r), (slice(r, r + 1), slice(None))
+        )
+        for r in range(6)
+    ),
+)
+
 GAME = Game(
     cartridge="breakout",
     objects=breakout_objects,
@@ -219,4 +283,5 @@ GAME = Game(
     tracked="ball",
     scripted=ScriptedAgent,
     score_scale=1.0,
+    interventions=INTERVENTIONS,
 )

@@ -1,9 +1,20 @@
-"""A2C, PPO and imitation, with encoders, attention, auxiliary losses and augmentations."""
+"""A2C, PPO, imitation, distillation and pretraining, each with all parts of an agent."""
 
 from reprl.algorithms.a2c import A2C
+from reprl.algorithms.distillation import Distillation
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
+from reprl.algorithms.pretraining import Pretraining
 from reprl.algorithms.update import Diverged
 from reprl.checkpoint.state import Captured, rebuild
 
-__all__ = ["A2C", "PPO", "Captured", "Diverged", "Imitation", "rebuild"]
+__all__ = [
+    "A2C",
+    "PPO",
+    "Captured",
+    "Distillation",
+    "Diverged",
+    "Imitation",
+    "Pretraining",
+    "rebuild",
+]

@@ -7,6 +7,7 @@ streams there are; saving, exact resume, evaluation and the report follow from t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -58,6 +59,8 @@ class Algorithm(BaseAlgorithm):
         *("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps"),
         *("_current_progress_remaining", "_stream_seed"),
     )
+
+    plays: ClassVar[bool] = True  # whether what it learns is to be evaluated in games
 
     specs: Specs = Specs()
     mode: str = "plain"
@@ -145,6 +148,12 @@ class Algorithm(BaseAlgorithm):
     def player(self) -> Player:
         """How the trained network plays; with memory, what it carries from step to step."""
         return policy_player(self.policy)
+
+    def prepare(self, folder: Path) -> None:
+        """Write what the run needs beside its checkpoints into its folder, as it is made."""
+
+    def attach(self, folder: Path) -> None:
+        """Take what the run's folder holds, before learning begins or goes on."""
 
     def require_compiled(self, compiled: bool) -> None:
         """Refuse to change between compiled and eager code: their last bits differ."""

@@ -188,6 +188,7 @@ class Demonstrations(RolloutMemory):
             "env_index": self.env_of(index),
             "time_index": self.time_of(index),
             "at": lambda offset: self.at(index, offset),
+            "actions_at": lambda offset: self.actions_at(index, offset),
             **self.boxes_of(index),
         }
 
@@ -232,14 +233,28 @@ class Demonstrations(RolloutMemory):
 
     def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
         require_reach(offset, self.history)
+        *chosen, valid = self._neighbours(index, offset)
+        return self._observations_of(*chosen), self.to_torch(valid)
+
+    def _neighbours(
+        self, index: np.ndarray, offset: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Chunk, step, environment of neighbours, or of the places themselves where not valid."""
         here, there = self._find(index), self._find(index + offset * self.n_envs)
         valid = there[3]
         chunks = self.chunks
         for row in np.flatnonzero(valid):
             one, other = (chunks[p[0][row]]["episode"][p[1][row], p[2][row]] for p in (here, there))
             valid[row] = one == other
-        chosen = [np.where(valid, far, near) for near, far in zip(here[:3], there[:3], strict=True)]
-        return self._observations_of(*chosen), self.to_torch(valid)
+        chunk, step, env = (
+            np.where(valid, far, near) for near, far in zip(here[:3], there[:3], strict=True)
+        )
+        return chunk, step, env, valid
+
+    def actions_at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
+        require_reach(offset, self.history)
+        *chosen, valid = self._neighbours(index, offset)
+        return self._gather("actions", *chosen), self.to_torch(valid)
 
     def _find(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Chunk, step in it, environment of places (B,), and whether they are in the data."""

@@ -1,4 +1,4 @@
-"""Diagnostics of an update: dead units, the state of the attention mask, gradients of each term.
+"""Diagnostics of an update: gradients of each term, health of the features, state of the mask.
 
 The update asks for these on the first minibatch of every k-th time and logs what they say; they
 read, and change nothing.
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from reprl.algorithms.health import dormant_units, effective_rank, feature_norm
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
 from reprl.encoders.masks import Mask
@@ -175,16 +176,22 @@ def _has_contrast(maps: Tensor, least: float = 0.1) -> bool:
 
 
 def diagnose(losses: Losses, extractor: nn.Module, monitor: MaskMonitor) -> dict[str, float]:
-    """Numbers for the log: gradients of each term on the encoder, dead units, mask health."""
-    parameters = [p for p in extractor.parameters() if p.requires_grad]
-    if not parameters or losses.observations.dtype != torch.uint8:
+    """Numbers for the log: gradients of each term on the encoder, its features, mask health."""
+    if not list(extractor.parameters()) or losses.observations.dtype != torch.uint8:
         return {}  # SB3's policies on vectors have no encoder to look at
-    numbers = gradients(losses.own, losses.auxiliary, parameters)
-    encoder = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
+    trained = [p for p in extractor.parameters() if p.requires_grad]  # none of a frozen encoder
+    numbers = gradients(losses.own, losses.auxiliary, trained) if trained else {}
+    encoder: Any = extractor if isinstance(extractor, Encoder) else _AsEncoder(extractor)
     images = as_images(losses.observations)
-    dead, mask = inspect(encoder, images)  # type: ignore[arg-type]
+    dead, mask = inspect(encoder, images)
     for layer, share in dead.items():
         numbers[f"dead_units/{layer.removeprefix('inner.')}"] = share
+    dormant, features = dormant_units(encoder, images)
+    for layer, share in dormant.items():
+        numbers[f"dormant_units/{layer.removeprefix('inner.')}"] = share
+    numbers["features/effective_rank"] = effective_rank(features)
+    numbers["features/norm"] = feature_norm(features)
+    numbers["features/rms"] = features.square().mean().sqrt().item()
     if losses.attention is not None:
         report = monitor.look(losses.attention, mask)
         numbers |= {f"attention/{name}": value for name, value in report.numbers().items()}
@@ -196,17 +203,23 @@ def gradients(
 ) -> dict[str, float]:
     """Each auxiliary term's gradient on the encoder: its norm, and its cosine to the RL gradient.
 
-    `own` are the algorithm's weighted terms, whose sum makes that gradient.
+    `own` are the algorithm's weighted terms, whose sum makes that gradient; where it has none, as
+    in pretraining, there is no angle.
     """
-    first, *others = own.values()
-    learning = first
-    for term in others:
-        learning = learning + term
-    reference = _gradient(learning, parameters)
-    numbers = {"gradient/rl_norm": reference.norm().item()}
+    numbers: dict[str, float] = {}
+    reference = None
+    if own:
+        first, *others = own.values()
+        learning = first
+        for term in others:
+            learning = learning + term
+        reference = _gradient(learning, parameters)
+        numbers["gradient/rl_norm"] = reference.norm().item()
     for name, term in auxiliary.items():
         gradient = _gradient(term, parameters)
         numbers[f"gradient/{name}_norm"] = gradient.norm().item()
+        if reference is None:
+            continue
         cosine = torch.nn.functional.cosine_similarity(gradient, reference, dim=0)
         numbers[f"gradient/{name}_cosine"] = cosine.item()
     return numbers
@@ -229,4 +242,7 @@ class _AsEncoder(nn.Module):
         self.inner = inner
 
     def encode(self, images: Tensor) -> Tensor:
+        return self.inner(images)
+
+    def forward(self, images: Tensor) -> Tensor:
         return self.inner(images)

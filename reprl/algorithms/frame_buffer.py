@@ -138,9 +138,10 @@ class FrameMemory(RolloutMemory):
 
     def _carry(self) -> None:
         if not self.full:
-            self.past_starts = self.past_slots = None
+            self.past_starts = self.past_slots = self.past_actions = None
             self.free = 1
             return
+        self._carry_actions(self.kept)
         starts, slots = self.episode_starts.astype(bool), self.slots
         if self.past_starts is not None and self.past_slots is not None:
             starts = np.concatenate([self.past_starts, starts])
@@ -159,11 +160,13 @@ class FrameMemory(RolloutMemory):
             return {}
         flat = self._stacks(self.past_slots.reshape(-1, self.past_slots.shape[-1]))
         shape = (*self.past_slots.shape[:2], *self.obs_shape)
-        return {"past_starts": self.past_starts, "past_observations": flat.numpy().reshape(shape)}
+        kept = {"past_starts": self.past_starts, "past_observations": flat.numpy().reshape(shape)}
+        return kept | self._action_state()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.pos, self.free = 0, 1
         self.past_starts, self.past_slots = state.get("past_starts"), None
+        self.past_actions = state.get("past_actions")
         stored: list[np.ndarray] = []
         for stacks in state.get("past_observations", []):
             before = stored[-self.gap] if len(stored) >= self.gap else None

@@ -36,6 +36,7 @@ from reprl.algorithms.compiled import (
 )
 from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
+from reprl.algorithms.health import Churn
 from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
 from reprl.algorithms.update import Losses, MinibatchLoss, Update
@@ -49,7 +50,7 @@ from reprl.envs.games import no_truth
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.schedules import is_spec, schedule
-from reprl.settings import CLASSES, MODES
+from reprl.settings import CLASSES, FREEZE, MODES
 from reprl.validation import checker, choice
 
 OPTIMIZERS = {
@@ -178,6 +179,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self.losses.require_views()
         self.auxiliary = self.losses.modules
         self.rollout_buffer.wants_boxes = self.losses.needs("boxes")
+        self.rollout_buffer.wants_actions = self.losses.needs("actions_at")
         if self.rollout_buffer.wants_boxes and self.env is not None:
             require_truth(self.env)
         if self.mode == "fast":
@@ -365,6 +367,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         metrics = UpdateMetrics()
         every = self.instrument_every  # in updates, while SB3's _n_updates counts epochs
         watched = every and (self._iterations - 1) % every == 0
+        churn: Churn | None = None
         stop = False
         for epoch in range(self._epochs()):
             metrics.epoch()
@@ -387,6 +390,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                         losses, self.policy.features_extractor, self.monitor
                     ).items():
                         self.logger.record(name, number)
+                    churn = Churn(self.policy, minibatch.observations)
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True
@@ -400,6 +404,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 self.early_stops += 1
                 break
         self._record(metrics, weights)
+        if churn is not None:
+            for name, number in churn.numbers().items():
+                self.logger.record(name, number)
         if self.network is not None:
             self.network.settle()
         self._phase = "ready"
@@ -493,7 +500,10 @@ def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Enc
     if not is_image_space(observation_space):
         # SB3 would hand other numbers through as they are, and the update divides by 255.
         raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
-    encoder: Encoder = components.build("encoder", spec, observation_space=observation_space)
+    kept = {key: value for key, value in spec.items() if key != "freeze"}
+    encoder: Encoder = components.build("encoder", kept, observation_space=observation_space)
+    if FREEZE["freeze"].checked("encoder.freeze", spec.get("freeze", False)):
+        encoder.requires_grad_(False)  # it stays in the optimizer, which skips what has no gradient
     return encoder
 
 

@@ -39,6 +39,8 @@ class RolloutMemory(RolloutBuffer):
     last_observations: np.ndarray | None = None  # (n_envs, ...)
     # (T, n_envs): SB3 adds the value beyond a time limit to the reward it trains on
     raw_rewards: np.ndarray | None = None
+    wants_actions: bool = False  # a loss needs the actions of the steps before this rollout too
+    past_actions: np.ndarray | None = None  # (h, n_envs) int64
     wants_boxes: bool = False  # a loss needs the truth of every step
     boxes: list[np.ndarray]  # (n_envs, K, 4) each, of the rollout so far
 
@@ -94,6 +96,7 @@ class RolloutMemory(RolloutBuffer):
             "env_index": self.to_torch(index // self.buffer_size),
             "time_index": self.to_torch(index % self.buffer_size),
             "at": lambda offset: self.at(index, offset),
+            "actions_at": lambda offset: self.actions_at(index, offset),
             **self.boxes_of(index),
         }
 
@@ -115,6 +118,32 @@ class RolloutMemory(RolloutBuffer):
         env, time = index // self.buffer_size, index % self.buffer_size
         target, valid = self._reachable(env, time, offset)
         return self.to_torch(self._observations(env, target)), self.to_torch(valid)
+
+    def actions_at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
+        """Discrete actions `offset` steps from the samples, and where that is the same episode."""
+        require_reach(offset, self.history)
+        env, time = index // self.buffer_size, index % self.buffer_size
+        target, valid = self._reachable(env, time, offset)
+        past = 0 if self.past_actions is None else len(self.past_actions)
+        valid &= (target >= -past) & (target < self.buffer_size)  # none was taken yet after it
+        rows = self._played() if not past else np.concatenate([self.past_actions, self._played()])  # type: ignore[list-item]
+        found = rows[np.where(valid, target, time) + past, env]
+        return self.to_torch(found), self.to_torch(valid)
+
+    def _played(self) -> np.ndarray:
+        """The rollout's discrete actions (T, n_envs) int64."""
+        shape = (self.n_envs, self.buffer_size, -1)
+        rows = self.actions.reshape(shape).swapaxes(0, 1) if self.generator_ready else self.actions
+        return rows[:, :, 0].astype(np.int64)
+
+    def _carry_actions(self, steps: int) -> None:
+        """Keep the newest actions beside the newest observations, where a loss asks for them."""
+        if not self.wants_actions:
+            return
+        rows = self._played()
+        if self.past_actions is not None:
+            rows = np.concatenate([self.past_actions, rows])
+        self.past_actions = rows[-steps:].copy()
 
     def _reachable(
         self, env: np.ndarray, time: np.ndarray, offset: int
@@ -156,8 +185,9 @@ class RolloutMemory(RolloutBuffer):
     def _carry(self) -> None:
         """Keep the newest steps as the next rollout's past; an aborted rollout leaves none."""
         if not self.full or not self.history:
-            self.past_starts = self.past_observations = None
+            self.past_starts = self.past_observations = self.past_actions = None
             return
+        self._carry_actions(self.history)
         starts, times = self._tail()
         env = np.tile(np.arange(self.n_envs), len(times))
         rows = self._observations(env, np.repeat(times, self.n_envs))
@@ -181,10 +211,15 @@ class RolloutMemory(RolloutBuffer):
             self.pos = 0
         if self.past_starts is None or self.past_observations is None:
             return {}
-        return {"past_starts": self.past_starts, "past_observations": self.past_observations}
+        kept = {"past_starts": self.past_starts, "past_observations": self.past_observations}
+        return kept | self._action_state()
+
+    def _action_state(self) -> dict[str, np.ndarray]:
+        return {} if self.past_actions is None else {"past_actions": self.past_actions}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue after a rollout that another process collected."""
         self.past_starts = state.get("past_starts")
         self.past_observations = state.get("past_observations")
+        self.past_actions = state.get("past_actions")
         self.pos = 0

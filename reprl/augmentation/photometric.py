@@ -67,3 +67,52 @@ class Blur(PictureChange):
         size = (self.kernel, self.kernel)
         pictures = observations.float()
         return to_uint8(gaussian_blur2d(pictures, size, sigma.to(pictures.device), "replicate"))
+
+
+class Sharpness(PictureChange):
+    """Blur or sharpen by a factor: 0 smooths over 3x3 pixels, 1 changes nothing, more sharpens."""
+
+    moves = False
+
+    def __init__(self, *, factor: Sequence[float] = (0.0, 3.0), probability: float = 1.0) -> None:
+        super().__init__(probability=probability)
+        self.factor = checker(CLASSES["Sharpness"], self)("factor", factor)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        fits(self, "kernel", 3, observations, min(observations.shape[-2:]))
+        low, high = self.factor
+        factor = uniform(generator, len(observations), low=low, high=high).to(observations.device)
+        pictures = observations.float()
+        smooth = pictures.clone()  # the border stays as it is, as Pillow has it
+        windows = torch.nn.functional.avg_pool2d(pictures, 3, stride=1) * 9
+        inner = pictures[..., 1:-1, 1:-1]
+        smooth[..., 1:-1, 1:-1] = (windows + 4 * inner) / 13
+        return to_uint8(smooth + factor[:, None, None, None] * (pictures - smooth))
+
+
+class Equalize(PictureChange):
+    """Spread the gray levels of a stack evenly, by a random `strength` of up to all the way.
+
+    One histogram and one curve for all frames of a stack: what stands still stays as it is.
+    """
+
+    moves = False
+
+    def __init__(self, *, strength: Sequence[float] = (0.2, 1.0), probability: float = 1.0) -> None:
+        super().__init__(probability=probability)
+        self.strength = checker(CLASSES["Equalize"], self)("strength", strength)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        batch = len(observations)
+        low, high = self.strength
+        strength = uniform(generator, batch, low=low, high=high).to(observations.device)
+        rows = observations.flatten(1).long()  # (B, pixels)
+        counts = rows.new_zeros(batch, 256).scatter_add_(1, rows, torch.ones_like(rows))
+        highest = counts.gather(1, rows.amax(dim=1, keepdim=True))
+        step = (rows.shape[1] - highest) // 255  # pixels for each level, as Pillow counts them
+        below = counts.cumsum(1) - counts
+        curve = ((below + step // 2) // step.clamp_min(1)).clamp(0, 255)
+        levels = torch.arange(256, device=rows.device).expand_as(curve)
+        curve = torch.where(step > 0, curve, levels).float()
+        curve = levels + strength[:, None] * (curve - levels)
+        return to_uint8(curve).gather(1, rows).view_as(observations)

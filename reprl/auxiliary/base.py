@@ -23,14 +23,14 @@ from reprl.schedules import Coefficient, scaled
 from reprl.settings import LOSS
 from reprl.validation import checker
 
-Neighbours = Callable[[int], tuple[Tensor, Tensor]]
+Neighbours = Callable[[int], tuple[Tensor, Tensor]]  # offset in steps -> what is there, valid
 
 
 # what an algorithm may or may not have for a minibatch: it says so in `supplies`
 OPTIONAL = frozenset(
     {
         *("rewards", "returns", "advantages", "episode_starts", "env_index", "time_index"),
-        *("log_probs", "values", "at", "boxes"),
+        *("log_probs", "values", "at", "actions_at", "boxes"),
     }
 )
 
@@ -63,6 +63,9 @@ class Batch:
     # at(k) -> observations k steps later (B, stack, H, W) and valid (B,) bool: False where the
     # neighbour lies outside the buffer or across an episode end; such rows are the sample itself.
     # Neighbours are never augmented.
+    # actions_at(k) -> the actions (B,) int64 played k steps later, and valid (B,) bool as of at();
+    # as they were played, whatever RAD mirrors.
+    actions_at: Neighbours = field(default=None, repr=False)  # type: ignore[assignment]
     # (B, K, 4) float32: left, top, right, bottom of each object in the newest frame, in pixels of
     # the observation; NaN while it is not on the screen. Only where a loss needs it: it is truth.
     boxes: Tensor = None  # type: ignore[assignment]

@@ -271,6 +271,7 @@ class AuxiliaryLosses:
 
         fields: dict[str, Any] = {"rewards": zeros, "returns": zeros, "advantages": zeros, "at": at}
         fields |= {"episode_starts": zeros.bool(), "env_index": place, "time_index": place}
+        fields["actions_at"] = lambda offset: (place, at(offset)[1])
         fields |= {"log_probs": output.log_probs, "values": output.values}
         fields["boxes"] = torch.tensor([2.0, 3.0, 5.0, 7.0], device=zeros.device).expand(
             len(actions), 1, 4

@@ -84,6 +84,11 @@ class Momentum(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         return self.copy(*inputs)
 
+    def begin(self) -> None:
+        """Be the online module's equal again, after that was given other parameters."""
+        (online,) = self._online
+        self.copy.load_state_dict(online.state_dict())
+
     @torch.no_grad()
     def move(self) -> None:
         (online,) = self._online

@@ -22,7 +22,10 @@ from reprl.escaping import shown
 # these only once, when torch loads.
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
 LOOKING = ("report", "verify", "runs", "diff")  # commands that import nobody's code but ours
-ORDER = ("train", "resume", "evaluate", "attention", "probe", "report", "verify", "runs", "diff")
+ORDER = (
+    *("train", "pretrain", "record", "resume", "evaluate", "attention", "probe", "layers"),
+    *("intervene", "breaking", "embed", "plasticity", "video", "report", "verify", "runs", "diff"),
+)
 
 
 def main(arguments: list[str] | None = None, *, process: bool | None = None) -> int:

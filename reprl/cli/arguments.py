@@ -45,6 +45,11 @@ TRUST = Key(
 
 # one command writes a folder and another a file, one takes many variants: either word is taken
 ALSO = {"out": "output", "output": "out", "variant": "variants", "variants": "variant"}
+WANDB = Key(
+    "off",
+    "also log to the run's wandb run: off, offline or online",
+    choices=lambda: ("off", "offline", "online"),
+)
 OUT = Key(None, "folder for the results, where the run's own is not to be written", "path")
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, Key, parse
+from reprl.cli.arguments import OUT, TRUST, WANDB, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
 from reprl.escaping import shown
@@ -42,6 +42,7 @@ KEYS = {
         8, "games played for each masked condition of faithfulness", "int", allowed=Number(2)
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "wandb": WANDB,
     "out": OUT,
     "trust": TRUST,
 }
@@ -66,6 +67,9 @@ def run(arguments: list[str]) -> int:
         raise UserError(no_script("player=scripted", game))
     for problem in problems:
         print(f"WARNING: {shown(problem)}", file=sys.stderr)
+    from reprl.runs.logbook import check_wandb
+
+    check_wandb(values["wandb"])
     import torch
 
     torch.set_num_threads(values["threads"])
@@ -113,7 +117,28 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
         measure_faithfulness(found, variant, games=values["games"], seed=seed, settings=settings)
     identity = target.labels(step)
     write(found, target.place, identity, pictures=last)
+    if last:
+        _log(target, found, step, values["wandb"])
     _show(found, target.place, identity, last)
+
+
+def _log(target: Measured, found: Study, step: int, wandb: str) -> None:
+    """Scores and the sheet of pictures, in the loggers of the run they are of."""
+    from reprl.analysis.attention.pictures import contact_sheet
+    from reprl.evaluation.checkpoints import Target
+    from reprl.runs.logbook import log_results
+    from reprl.runs.media import LoggedPicture, LoggedTable, Medium
+
+    if not isinstance(target, Target) or (target.out is not None and wandb == "off"):
+        return
+    name = f"{found.recording.view.name} on {found.variant}"
+    sheet = contact_sheet(found.recording, f"{name} at step {step:,}")
+    media: dict[str, Medium] = {f"attention/{found.variant}": LoggedPicture(sheet)}
+    if found.scores is not None:
+        columns = [str(c) for c in found.scores.columns]
+        rows = found.scores.astype(object).to_numpy().tolist()
+        media[f"attention/scores/{found.variant}"] = LoggedTable(columns, rows)
+    log_results(target.folder, step, found.numbers, media, wandb=wandb, kind="attention")
 
 
 def _seed(target: Measured, values: dict[str, Any]) -> int:

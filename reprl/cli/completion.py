@@ -54,8 +54,8 @@ def candidates(line: str) -> list[str]:
     before = words if not word else words[:-1]
     if not before:
         found: Iterable[str] = [f"{name} " for name in commands()]
-    elif before[0] in ("train", "list"):
-        found = _overrides(word) if before[0] == "train" else _groups()
+    elif before[0] in ("train", "pretrain", "list"):
+        found = _groups() if before[0] == "list" else _overrides(word)
     else:
         found = _keys(before[0], word)
     return [c for c in found if c.startswith(word)]

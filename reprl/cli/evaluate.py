@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, Key, convert, parse
+from reprl.cli.arguments import OUT, TRUST, WANDB, Key, convert, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -63,6 +63,7 @@ KEYS = {
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
+    "wandb": WANDB,
     "out": OUT,
     "trust": TRUST,
 }
@@ -81,6 +82,9 @@ def run(arguments: list[str]) -> int:
     for problem in problems:
         print(f"WARNING: {shown(problem)}", file=sys.stderr)
 
+    from reprl.runs.logbook import check_wandb
+
+    check_wandb(values["wandb"])
     import torch
 
     torch.set_num_threads(values["threads"])
@@ -131,7 +135,7 @@ def _games(
                 labels = target.labels(model.num_timesteps)
                 return ModelAgent(model, deterministic=greedy, labels=labels)
 
-            return campaign.measure(
+            games = campaign.measure(
                 target.place / "evaluation" / "episodes.csv",
                 load,
                 target.settings,
@@ -139,7 +143,9 @@ def _games(
                 step=target.step,
                 train_seed=target.seed,
                 deterministic=greedy,
-            ).assign(run=target.name)
+            )
+            _log(target, games, rows, values["wandb"])
+            return games.assign(run=target.name)
 
         failed = each(found, lambda target: rows.append(play(target)))
     names = [label(variant) for variant in variants]
@@ -151,6 +157,23 @@ def _games(
     if CLEAN not in names:
         print(f"The gap needs the clean game too: add variants={CLEAN}.")
     return 1 if failed else 0
+
+
+def _log(target: Measured, games: pd.DataFrame, beside: list[pd.DataFrame], wandb: str) -> None:
+    """Scores and the gap table, in the loggers of the run they are of."""
+    import pandas as pd
+
+    from reprl.evaluation.checkpoints import Target
+    from reprl.runs.logbook import gap_table, log_results
+
+    if not isinstance(target, Target) or (target.out is not None and wandb == "off"):
+        return
+    baselines = [f for f in beside if len(f) and f["method"].isin(["random"]).all()]
+    numbers, table = gap_table(pd.concat([games, *baselines], ignore_index=True))
+    step = int(games["step"].max()) if len(games) else target.step
+    log_results(
+        target.folder, step, numbers, {"evaluation/gap": table}, wandb=wandb, kind="evaluation"
+    )
 
 
 def _say_time(campaign: Campaign, found: list[Measured], greedy: bool) -> None:

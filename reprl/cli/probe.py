@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, Key, parse
+from reprl.cli.arguments import Key, parse
+from reprl.cli.representation import (
+    COMMON,
+    EVERY,
+    PLAYER,
+    SEED,
+    VARIANTS,
+    begin,
+    each_run,
+    found_runs,
+    show,
+    warn,
+)
 from reprl.envs.defaults import CLEAN
-from reprl.errors import UserError
 from reprl.escaping import shown
-from reprl.settings import PROBE, THREADS
+from reprl.settings import PROBE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,68 +27,69 @@ if TYPE_CHECKING:
     from reprl.evaluation.checkpoints import Measured
 
 HELP = "what the features hold: linear probes of every layer, clean and under variants"
-PLAYERS = ("agent", "scripted", "random")
 
 KEYS = {
-    "variants": Key([CLEAN], "names, name@severity, compositions a+b or suite:NAME", "list"),
+    "variants": VARIANTS,
     "frames": Key(1800, "moments in all, a third of them held out", "int", allowed=PROBE["frames"]),
     "games": Key(12, "games side by side, a third of them held out", "int", allowed=PROBE["games"]),
-    "every": Key(4, "agent steps from one moment to the next", "int", allowed=PROBE["every"]),
-    "seed": Key(0, "games and actions are drawn from it", "int", allowed=PROBE["seed"]),
-    "player": Key("agent", f"who plays: {', '.join(PLAYERS)}", choices=lambda: PLAYERS),
-    "checkpoint": Key("newest", "newest, best or a step"),
-    "threads": Key(1, "torch's threads", "int", allowed=THREADS),
-    "out": OUT,
-    "trust": TRUST,
+    "every": EVERY,
+    "seed": SEED,
+    "player": PLAYER,
+    **COMMON,
 }
 
 
 def run(arguments: list[str]) -> int:
-    """Probe every run below the folder."""
-    (place,), values = parse("probe", arguments, KEYS, "one", archives=True)
-    from reprl.envs.games import game as game_of
-    from reprl.envs.games import no_script, no_truth
-    from reprl.evaluation.checkpoints import each, targets
+    """Probe every run below the folders."""
+    places, values = parse("probe", arguments, KEYS, "many", archives=True)
     from reprl.evaluation.variants import expand
 
-    found, problems = targets(place, values["checkpoint"], out=values["out"])
-    game = found[0].game
-    if not game_of(game).has_truth:
-        raise UserError(no_truth("a probe", game))
-    if values["player"] == "scripted" and game_of(game).scripted is None:
-        raise UserError(no_script("player=scripted", game))
-    variants = expand(values["variants"], (), game)
-    for problem in problems:
-        print(f"WARNING: {shown(problem)}", file=sys.stderr)
-    import torch
-
-    torch.set_num_threads(values["threads"])
+    found = found_runs(places, values, "a probe")
+    variants = expand(values["variants"], (), found[0].game)
+    tables: list[pd.DataFrame] = []
 
     def measure(target: Measured) -> None:
-        _probe(target, variants, values)
+        from reprl.analysis.probe.study import probe, write
 
-    return 1 if each(found, measure) else 0
+        begin(target, "probing")
+        names = ("frames", "games", "every", "seed", "player")
+        table = probe(target, variants, **{name: values[name] for name in names})
+        path = write(target, table)
+        warn(table.attrs["problems"])
+        _show(table, target.name, int(table["step"].iloc[0]))
+        print(f"  {table.attrs['seconds']:.0f} s -> {shown(path)}")
+        tables.append(table)
+
+    code = each_run(found, values, measure)
+    if len(tables) > 1:
+        _show_runs(tables)
+    return code
 
 
-def _probe(target: Measured, variants: list[Any], values: dict[str, Any]) -> None:
-    from reprl.analysis.probe.study import probe, write
+def _show_runs(tables: list[pd.DataFrame]) -> None:
+    """Means over the runs of each method, in the layer that the heads read."""
+    import pandas as pd
 
-    model = target.load()
-    step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
-    print(f"probing: {shown(target.name)} at step {step} ...", file=sys.stderr, flush=True)
-    names = ("frames", "games", "every", "seed", "player")
-    table = probe(
-        model,
-        variants,
-        labels=target.labels(step),
-        **{name: values[name] for name in names},
-        **target.settings,
-    )
-    path = write(target, table)
-    for problem in table.attrs["problems"]:
-        print(f"WARNING: {shown(problem)}: left out.", file=sys.stderr)
-    _show(table, target.name, step)
-    print(f"  {table.attrs['seconds']:.0f} s -> {shown(path)}")
+    from reprl.analysis.readability import features_layer, over_runs
+
+    rows = pd.concat(tables, ignore_index=True)
+    print("\nmean over runs [95 % interval] in the layer that the heads read")
+    lines = [["method", "variant", "layer", "runs", *dict.fromkeys(rows["label"])]]
+    for method, own in rows.groupby("method", sort=False):
+        layer = features_layer(own)
+        part = over_runs(own[(own["source"] == "agent") & (own["layer"] == layer)])
+        for variant, at in part.groupby("variant", sort=False):
+            cells = {str(row["label"]): _with_interval(row) for row in at.to_dict("records")}
+            count = str(int(at["n_seeds"].max()))
+            named = [cells.get(str(name), "-") for name in lines[0][4:]]
+            lines.append([str(method), str(variant), layer, count, *named])
+    show(lines, 3)
+
+
+def _with_interval(row: dict[Any, Any]) -> str:
+    name = "r2" if row["r2"] == row["r2"] else "balanced_accuracy"
+    value, low, high = (max(float(row[f"{name}{end}"]), -99.0) for end in ("", "_low", "_high"))
+    return f"{value:.2f}" + (f" [{low:.2f}, {high:.2f}]" if row["n_seeds"] > 1 else "")
 
 
 def _show(table: pd.DataFrame, name: str, step: int) -> None:
@@ -93,16 +104,9 @@ def _show(table: pd.DataFrame, name: str, step: int) -> None:
     for variant in dict.fromkeys(table["variant"]):
         controls = ("untrained", "pixels", "shuffled", "truth") if variant == CLEAN else ("pixels",)
         lines = summary(table, variant, ("agent", *controls))
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
         print(f"\n  {shown(variant)}")
-        for line in lines:
-            words = [w.ljust(n) if i < 2 else w.rjust(n) for i, (w, n) in _columns(line, widths)]
-            print("  " + "  ".join(words).rstrip())
+        show(lines, 2)
     left_out = table.attrs["left_out"]
     if left_out:
         named = ", ".join(f"{label} ({why})" for label, why in left_out.items())
         print(f"\n  left out: {shown(named)}")
-
-
-def _columns(line: list[str], widths: list[int]) -> list[tuple[int, tuple[str, int]]]:
-    return list(enumerate(zip(line, widths, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprl.cli.arguments import Key, parse
+from reprl.cli.arguments import WANDB, Key, parse
 from reprl.escaping import shown
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
@@ -13,6 +13,7 @@ KEYS = {
     "figures": Key(True, "also draw the plots as SVG and PDF files", "bool"),
     "names": Key(None, "what methods are called: METHOD:NAME, with commas between several", "list"),
     "baseline": Key(None, "the method others are held against (by default the plain agent)"),
+    "wandb": WANDB,
 }
 
 
@@ -20,7 +21,9 @@ def run(arguments: list[str]) -> int:
     """Write the report and say where it is and what it could not use."""
     folders, values = parse("report", arguments, KEYS, "many")
     from reprl.analysis.report import write_report
+    from reprl.runs.logbook import check_wandb
 
+    check_wandb(values["wandb"])
     path, results = write_report(
         folders,
         values["out"],
@@ -28,8 +31,24 @@ def run(arguments: list[str]) -> int:
         names=values["names"] or (),
         baseline=values["baseline"],
     )
+    if values["wandb"] != "off":
+        _log(folders, path.parent, values["wandb"])
     for warning in results.warnings:
         print(f"note: {shown(warning)}")
     size = path.stat().st_size / 1e6
     print(f"{len(results.runs)} runs, {results.games} games -> {shown(path)} ({size:.1f} MB)")
     return 0
+
+
+def _log(folders: list[Path], report: Path, wandb: str) -> None:
+    """The report, its tables and figures as an artifact of every run that is in it."""
+    from reprl.runs.folder import open_run, runs_in
+    from reprl.runs.logbook import log_results
+    from reprl.runs.media import LoggedFiles
+
+    files = LoggedFiles(report, "report", (".html", ".csv", ".md", ".svg", ".png"))
+    for folder in folders:
+        one = (folder / "run.json").is_file()
+        for run_folder in [open_run(folder)] if one else runs_in(folder):
+            step = int(run_folder.record().get("step") or 0)
+            log_results(run_folder, step, {}, {"report": files}, wandb=wandb, kind="report")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reprl import trust
 from reprl.errors import UserError, nearest
-from reprl.settings import CLASSES, NOT_HERE, WITHOUT_RANGE
+from reprl.settings import CLASSES, LOADS, NOT_HERE, WITHOUT_RANGE
 from reprl.validation import choice, flag
 
 if TYPE_CHECKING:
@@ -94,6 +94,32 @@ def check_motion(config: Config) -> None:
             f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
             "or more."
         )
+
+
+def check_parent(config: Config) -> None:
+    """Refuse a share of a parent that is none, or that nobody gives."""
+    choice("parent.load", config.parent_load, LOADS)
+    if config.parent_load != "all" and config.parent is None:
+        raise UserError(f"parent.load={config.parent_load} needs the run to load from: parent=DIR.")
+
+
+def check_pretraining(config: Config) -> None:
+    """Refuse a pretraining without losses, without frames or without an encoder to train."""
+    if not str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
+        return
+    if not config.auxiliary:
+        raise UserError(
+            "pretraining learns from auxiliary losses alone, and auxiliary is none: choose one of "
+            "`reprl list auxiliary`."
+        )
+    if config.encoder.get("freeze"):
+        raise UserError(
+            "encoder.freeze=true leaves pretraining nothing to train: freeze the encoder in the "
+            "run that takes it with parent.load=encoder."
+        )
+    data = config.algo.get("data")
+    if not isinstance(data, str) or not data.strip():
+        raise UserError(f"data={data} must be random, scripted or the folder of a recording.")
 
 
 def device_of(device: str) -> str:

@@ -31,6 +31,7 @@ from reprl.config.overrides import (
     quoted,
     refuse,
     replacements,
+    spelled,
 )
 from reprl.errors import UserError, nearest, not_yaml
 from reprl.runs.places import expanded, is_folder
@@ -48,7 +49,7 @@ HIDDEN = {"hydra", "__pycache__"}
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
     """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
     dirs = search_dirs(overrides, config_dirs)
-    overrides = combinations([o for o in overrides if not o.startswith(SEARCHPATH)])
+    overrides = combinations(spelled([o for o in overrides if not o.startswith(SEARCHPATH)]))
     known = groups(dirs)
     for override in parse(overrides):
         refuse(override)

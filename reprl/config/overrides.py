@@ -82,6 +82,20 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def spelled(overrides: list[str]) -> list[str]:
+    """Keys as users write them -> as the configuration holds them.
+
+    `parent` is a folder's name and has no keys below it; `freeze` is for every encoder, also one
+    whose YAML does not mention it.
+    """
+    meant = {"parent.load": "parent_load", "encoder.freeze": "++encoder.freeze"}
+    found = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        found.append(f"{meant[key]}={value}" if equals and key in meant else text)
+    return found
+
+
 def combinations(overrides: list[str]) -> list[str]:
     """`auxiliary=[a,b]` asks for several losses at once: each goes under its own name."""
     rewritten: list[str] = []
@@ -125,7 +139,7 @@ def _is_schedule(value: Mapping[str, Any]) -> bool:
 def refuse(override: Override) -> None:
     """Say what cannot be asked of a single run."""
     key = override.key_or_group
-    if key == "sweep" or key.startswith("sweep."):
+    if key in ("sweep", "seeds", "max_seeds") or key.startswith("sweep."):
         raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
     if re.match("hydra[./]launcher", key):
         raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")

@@ -18,7 +18,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from reprl.config.checks import check_algo, check_batches, check_motion, check_variants, device_of
+from reprl.config.checks import (
+    check_algo,
+    check_batches,
+    check_motion,
+    check_parent,
+    check_pretraining,
+    check_variants,
+    device_of,
+)
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.errors import UserError, nearest
@@ -27,7 +35,7 @@ from reprl.schema import PARTS
 from reprl.settings import ENV, EPISODES, MODES, SEED, STEPS, THREADS, declared
 from reprl.validation import Number, Setting, choice, flag
 
-NOT_COUNTED = ("progress", "wandb", "choices", "run_dir")
+NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Env:
     noop_max: int = field(metadata={"range": ENV["noop_max"]})
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
-    background: float | None = field(default=None, metadata={"range": ENV["background"]})
+    background: float | str | None = field(default=None, metadata={"range": ENV["background"]})
 
     @property
     def variants(self) -> list[Any]:
@@ -92,6 +100,8 @@ class Config:
     progress: str = field(metadata={"choices": ("auto", "off")})
     wandb: str = field(metadata={"choices": ("off", "offline", "online")})
     choices: dict[str, Any]
+    media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
+    parent_load: str = "all"  # parent.load= on the command line
 
     @property
     def rollout(self) -> int:
@@ -108,12 +118,24 @@ class Config:
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
         if found["env"]["background"] is None:  # as versions that did not have it wrote it
             found["env"].pop("background")
+        if found["parent_load"] == "all":
+            found.pop("parent_load")
         return found
 
     @property
     def hash(self) -> str:
         """Identifies what is computed; how it is shown and where it is written do not count."""
         return hash_of(self.plain())
+
+    def hparams(self) -> dict[str, Any]:
+        """The settings as a flat table, with the chosen parts by their names."""
+        named = {k: str(v) for k, v in self.choices.items() if isinstance(v, str)}
+        flat = flatten(counted(self.plain()))
+        return named | {
+            k: v
+            for k, v in flat.items()
+            if isinstance(v, bool | int | float | str) and k not in named
+        }
 
     def warnings(self) -> list[str]:
         """What is allowed but unusual, one sentence each."""
@@ -188,6 +210,8 @@ def check(values: Mapping[str, Any]) -> Config:
     check_batches(config)
     check_variants(config)
     check_motion(config)
+    check_parent(config)
+    check_pretraining(config)
     return replace(config, device=device_of(config.device))
 
 

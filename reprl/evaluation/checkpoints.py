@@ -87,17 +87,15 @@ Measured = Target | Archive
 
 
 def targets(
-    place: Path, which: str = "newest", *, out: Path | None = None, into: str = "evaluation"
+    place: Path, which: str = "newest", *, out: Path | None = None, into: str | None = "evaluation"
 ) -> tuple[list[Measured], list[str]]:
     """The checkpoints to evaluate, and a sentence for each run of a sweep that has none.
 
-    Where nothing can be written is said here, before anything is played.
+    Where nothing can be written is said here, before anything is played; a caller that writes
+    nothing gives `into=None`.
     """
     if place.is_file():
-        if which != "newest":
-            raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
-        found: list[Measured] = [archive(place, out)]
-        problems: list[str] = []
+        found, problems = found_in(place, which, out)
     else:
         runs, problems = _of_folder(place, which)
         out = work_folder(place, out)
@@ -105,10 +103,24 @@ def targets(
             several = len(runs) > 1
             runs = [replace(t, out=out / t.name if several else out) for t in runs]
         found = [*runs]
+    if into is None:
+        return found, problems
     for target in found:
         key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
         check_writable(target.place / into, key, then)
     return found, problems
+
+
+def found_in(
+    place: Path, which: str = "newest", out: Path | None = None
+) -> tuple[list[Measured], list[str]]:
+    """The checkpoints at a place, and a sentence for each run without one; nothing is written."""
+    if place.is_file():
+        if which != "newest":
+            raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
+        return [archive(place, out)], []
+    runs, problems = _of_folder(place, which)
+    return [*runs], problems
 
 
 def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:

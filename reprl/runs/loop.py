@@ -11,12 +11,15 @@ import numpy as np
 from rich.table import Table
 
 from reprl import checkpoint
+from reprl.components import described
 from reprl.config.schema import Config
+from reprl.disk import out_of_space
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
+from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
 from reprl.runs.signals import Interrupted, Interrupts
@@ -44,14 +47,18 @@ class Session:
         self.best: dict[str, float] | None = state.get("best")
         self.pending = bool(state.get("pending"))  # a signal came before this step's validation
         self.sinks: list[Sink] = []
+        self.shows: list[MediaSink] = []  # those of them that take pictures too
         self.stack = ExitStack()
 
     def __enter__(self) -> Session:
         self.rows = CsvSink(self.folder.metrics_file)
         self.games = CsvSink(self.folder.validation_file)
-        self.sinks = [self.rows, TensorBoardSink(self.folder.tensorboard)]
+        board = TensorBoardSink(self.folder.tensorboard, hparams=self.config.hparams())
+        self.sinks, self.shows = [self.rows, board], [board]
         if self.config.wandb != "off":
-            self.sinks.append(self._wandb())
+            wandb = self._wandb()
+            self.sinks.append(wandb)
+            self.shows.append(wandb)
         self.progress = Progress(self.folder.path.name, mode=self.config.progress)
         self.stack.enter_context(self.progress)
         earlier = read_rows(self.folder.metrics_file)
@@ -108,6 +115,8 @@ class Session:
         row = bool(scores) or last or self._crosses(config.log.every)
         if row and not self.pending:
             self._write_row(scores)
+        if scores:
+            self._show_media()
         self._show(row=row)
         due = last or improved or self._crosses(config.checkpoint.every)
         if due or interrupts():
@@ -159,6 +168,24 @@ class Session:
 
         seed = stream_seed(self.config.seed, "validation") % 2**31
         return watch_mask(self.model, self.config.eval.variants, seed)
+
+    def _show_media(self) -> None:
+        """A film of the agent and where it looks in it; a failure costs the pictures, no more."""
+        if not self.config.media:
+            return
+        from reprl.analysis.attention.glimpse import glimpse
+
+        seed = stream_seed(self.config.seed, "media") % 2**31
+        variants = self.config.eval.variants[:2]
+        try:
+            media = glimpse(self.model, variants, steps=self.config.media, seed=seed)
+        except Exception as error:
+            if out_of_space(error):
+                raise
+            print(f"WARNING: no pictures of this step: {described(error)}", file=sys.stderr)
+            return
+        for sink in self.shows:
+            sink.show(self.model.num_timesteps, media)
 
     def _improves(self, score: float) -> bool:
         """Whether a validation score is the best so far."""
@@ -221,6 +248,9 @@ class Session:
             "tags": sorted(set(tags)),
         }
         identity = str(record.get("id") or self.folder.path.name)
-        return WandbSink(
+        sink = WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )
+        # what evaluate, attention and report find the run by
+        self.folder.update(wandb={key: sink.arguments[key] for key in ("id", "project")})
+        return sink

@@ -52,10 +52,37 @@ def check_launch(configs: Iterable[Config], *, here: bool = True) -> None:
         require_memory(configs)
     for parent in sorted({c.parent for c in configs if c.parent is not None}):
         candidates(*parent_of(parent))
+    for config in configs:
+        _check_source(config)
     if any(config.wandb == "online" for config in configs):
         from reprl.runs.writers import require_login
 
         require_login()
+
+
+def _check_source(config: Config) -> None:
+    """Refuse a teacher, or frames to learn from, that are not there."""
+    target = str(config.algo.get("_target_"))
+    if target.endswith("algorithms.Distillation"):
+        teacher_folder(config.algo.get("teacher"))
+    if target.endswith("algorithms.Pretraining"):
+        require_recording(str(config.algo.get("data")), config.env.game)
+
+
+def require_recording(data: str, game: str) -> None:
+    """Refuse `data=` that is neither a player of the game nor the folder of a recording."""
+    from reprl.envs.games import game as game_of
+    from reprl.envs.games import no_script
+    from reprl.recordings.storage import PLAYERS, RecordedPlay
+
+    if data == "scripted" and game_of(game).scripted is None:
+        raise UserError(no_script("data=scripted", game))
+    if data in PLAYERS:
+        return
+    if not is_folder(path := expanded(data)):
+        said = f"data={data} is unknown: random, scripted or the folder of a recording"
+        raise UserError(f"{said}, and there is no folder '{path}'.{nearest(data, PLAYERS)}")
+    RecordedPlay.open(path)
 
 
 def parent_of(parent: str) -> tuple[Path, int | None]:
@@ -77,6 +104,19 @@ def parent_of(parent: str) -> tuple[Path, int | None]:
     if not is_folder(path):
         raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
     return path, int(step) if step else None
+
+
+def teacher_folder(teacher: object) -> Path:
+    """The folder that `teacher=DIR` or `teacher=agent:NAME` names, with a checkpoint in it."""
+    if not isinstance(teacher, str) or not teacher.strip():
+        raise UserError(
+            f"algo.teacher={teacher} must name who teaches: the folder of a run, or agent:NAME."
+        )
+    folder = folder_of(teacher) or expanded(teacher)
+    if not is_folder(folder):
+        raise no_folder("teacher", teacher, folder)
+    candidates(folder, None)
+    return folder
 
 
 def check_new(run_dir: str | None) -> None:

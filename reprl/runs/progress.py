@@ -20,6 +20,8 @@ from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
 EARLY = 0.05  # of a run: before that, nothing is expected to be in its range
 HARMLESS = 0.02  # a clip range scheduled towards 0 clips everything, and harmlessly
+# the rules of docs/algorithms.md for the representation
+MOST_DORMANT, OPPOSED, LEAST_RANK, LARGEST_RMS, MOST_CHURN = 0.75, -0.5, 2.0, 100.0, 0.5
 TIMED = ("env", "forward", "update", "other")
 FIELDS = {  # shown first, in this order, under these names
     "rollout/score": "score",
@@ -54,6 +56,19 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
     for name, value in values.items():
         if "dead" in name and value > 0.5:
             found.append(f"{name} {value:.0%}: most units never fire")
+        if name.startswith("dormant_units/") and value > MOST_DORMANT:
+            found.append(f"{name} {value:.0%}: few units carry the layer")
+        if name.startswith("gradient/") and name.endswith("_cosine") and value < OPPOSED:
+            found.append(f"{name} {value:.2f}: this loss pulls against what is learned from reward")
+    rank = values.get("features/effective_rank", math.inf)
+    if rank < LEAST_RANK:
+        found.append(f"effective rank {rank:.1f}: the features vary in fewer than two directions")
+    rms = values.get("features/rms", 0.0)
+    if rms > LARGEST_RMS:
+        found.append(f"features of size {rms:.0f} (root mean square): they are growing away")
+    churn = values.get("churn/policy", 0.0)
+    if churn > MOST_CHURN:
+        found.append(f"one update changes the best action of {churn:.0%} of its own states")
     for label, meaning in MASK_STATES.items():
         share = values.get(f"attention/{label}", 0.0)  # of the looks since the last row
         if share > 0.5:

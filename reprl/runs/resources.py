@@ -51,6 +51,8 @@ def estimate(config: Config) -> tuple[int, str]:
             2 * batch * env.stack * picture * FLOAT
         ),
     }
+    if isinstance(algo.get("frames"), int):
+        parts[f"algo.frames={algo['frames']} (a recording)"] = algo["frames"] * picture
     buffer = algo.get("buffer_size")
     if isinstance(buffer, int):
         parts[f"algo.buffer_size={buffer}"] = buffer * picture

@@ -7,9 +7,10 @@ checkpoint left it. Both end with the process's exit code.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -58,17 +59,26 @@ def run(
     try:
         with blamed(python_path):
             model = make_model(config, env)
+        fill: Callable[[Path], Any] = model.prepare
         if config.parent is not None:
             branch(model, config)
             # what the parent was at this moment: it may go on, or be gone, when the run resumes
             step = model.num_timesteps
-            extra |= {"step": step, "began_at": step, "fill": partial(checkpoint.save, model)}
-        folder = create(config, command=command, python_path=python_path, **extra)
+            extra |= {"step": step, "began_at": step}
+            fill = partial(_fill, model)
+        folder = create(config, command=command, python_path=python_path, fill=fill, **extra)
         with folder.lock():
+            model.attach(folder.path)
             code = train(Session(config, folder, model), resumed=False, callbacks=callbacks)
             return code, folder, model
     finally:
         env.close()
+
+
+def _fill(model: Algorithm, folder: Path) -> None:
+    model.prepare(folder)
+    model.attach(folder)  # the first checkpoint names what the run learns from
+    checkpoint.save(model, folder)
 
 
 def resume(path: str) -> int:
@@ -96,9 +106,11 @@ def resume(path: str) -> int:
             with blamed(trust_folders()):
                 model = make_model(config, env)
             if stored is None:
+                model.attach(folder.path)
                 return Session(config, folder, model, {})
             checkpoint.require_same_shapes(model, stored)
             model.restore(stored)
+            model.attach(folder.path)
             return Session(config, folder, model, stored.loop)
 
         with stack:
@@ -171,7 +183,10 @@ def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] 
             return stop_for_space(folder)
         return fail(folder, described(error), crash.sentence(error, [folder.path]))
     folder.update(status="finished", reason=None, ended=now())
-    print(f"done: {folder.path}\nnext: reprl evaluate {folder.path}")
+    then = f"reprl evaluate {folder.path}"
+    if not session.model.plays:
+        then = f"reprl train parent={folder.path} parent.load=encoder"
+    print(f"done: {folder.path}\nnext: {then}")
     return 0
 
 

@@ -1,12 +1,20 @@
-"""A run that begins at another's checkpoint: `parent=DIR` at its newest, `parent=DIR@step`."""
+"""A run that begins at another's checkpoint: `parent=DIR` at its newest, `parent=DIR@step`.
+
+`parent.load` says what is taken: all of it, the policy, or the encoder alone, which fits another
+game, other heads, other losses and another algorithm.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from reprl import checkpoint
+from reprl.auxiliary.modules import Momentum
 from reprl.config.schema import Config
 from reprl.errors import UserError
 from reprl.naming import completed
@@ -15,22 +23,36 @@ from reprl.runs.places import parent_of
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
+    from reprl.checkpoint import StoredCheckpoint
 
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation"),
     *("seed", "threads", "mode", "device"),
 )
+# a share of the parameters -> how their names begin, in actor-critic and in Q-networks
+SHARES = {
+    "policy": re.compile(r"policy\."),
+    "encoder": re.compile(r"policy\.(?:q_net\.)?features_extractor\."),
+}
 
 
 def branch(model: Algorithm, config: Config) -> None:
     """Give a new agent the state of its parent's checkpoint.
 
     Where game and agent are the parent's, the run goes on from the parent's step exactly as the
-    parent did; otherwise it begins at step 0 with the parent's weights.
+    parent did; otherwise it begins at step 0 with the parent's weights, or with the share of them
+    that `parent.load` names.
     """
     assert config.parent is not None
     path, step = parent_of(config.parent)
     stored = checkpoint.read(path, step)
+    if config.parent_load != "all":
+        take_share(model, stored, config.parent_load)
+        print(
+            f"parent: the {config.parent_load} of {path} at step {stored.step} is taken; this run "
+            "begins at step 0 with a fresh optimizer."
+        )
+        return
     checkpoint.require_same_shapes(model, stored)
     weights_only = stored.meta.get("weights_only", False)
     different = ["published weights only"] if weights_only else differences(config, path)
@@ -48,6 +70,37 @@ def branch(model: Algorithm, config: Config) -> None:
         )
         fresh = model.capture()
         model.restore(replace(fresh, parameters=stored.parameters))
+
+
+def take_share(model: Algorithm, stored: StoredCheckpoint, share: str) -> None:
+    """Put the parent's `policy` or `encoder` into a new agent; the rest of it stays as made."""
+    fresh = model.capture()
+    ours, theirs = (_share(p, share) for p in (fresh.parameters, stored.parameters))
+    where = f"parent.load={share}: {stored.path} is of another shape"
+    for name in [*ours, *theirs]:
+        if name not in theirs or name not in ours:
+            who, other = ("it has", "the run") if name in theirs else ("the run has", "it")
+            raise UserError(f"{where}: {who} {name}, which {other} does not have.")
+        one, two = tuple(theirs[name][1].shape), tuple(ours[name][1].shape)
+        if one != two:
+            raise UserError(f"{where}: {name} is {one} there and {two} in the run.")
+    if not ours:
+        raise UserError(f"parent.load={share}: this algorithm has no encoder of that kind.")
+    taken = {ours[name][0]: tensor for name, (_, tensor) in theirs.items()}
+    model.restore(replace(fresh, parameters=fresh.parameters | taken))
+    for module in model.modules().values():
+        for part in module.modules():
+            if isinstance(part, Momentum):  # made as a copy of what has just been replaced
+                part.begin()
+
+
+def _share(parameters: dict[str, Tensor], share: str) -> dict[str, tuple[str, Tensor]]:
+    """The tensors of a share: what they are called within it -> full name and tensor."""
+    found = {}
+    for name, tensor in parameters.items():
+        if match := SHARES[share].match(name):
+            found[name[match.end() :]] = (name, tensor)
+    return found
 
 
 def differences(config: Config, parent: Path) -> list[str]:

@@ -11,6 +11,7 @@ import netrc
 import os
 import queue
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,10 +19,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from reprl.disk import out_of_space
 from reprl.errors import UserError
+from reprl.runs.media import (
+    LoggedFiles,
+    LoggedFilm,
+    LoggedHistogram,
+    LoggedPicture,
+    LoggedTable,
+    Medium,
+    gif,
+)
 
 PATIENCE = 30.0  # seconds that wandb gets to finish at the end of a run
+HPARAM_METRICS = ("rollout/score", "validation/score")
+# SB3's name of a number -> ours
+STOCK = {
+    "rollout/ep_rew_mean": "rollout/score",
+    "rollout/ep_len_mean": "rollout/length",
+    "time/fps": "time/steps_per_second",
+    "time/time_elapsed": "time/elapsed",
+}
 _hanging: list[str] = []  # services that would also hang the end of this process
 
 
@@ -44,20 +64,62 @@ class TensorBoardSink:
     Where they cannot be written, training goes on without them, but for a full disk: it stops.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, hparams: Mapping[str, Any] | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        began = any(folder.glob("events.out.tfevents.*"))
         self.writer = SummaryWriter(str(folder))
         self.lost: str | None = None
+        if hparams and not began:  # a resumed run has them already
+            with self._losing():
+                self._write_hparams(hparams)
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
         if self.lost is not None:
             return
         with self._losing():
-            for name, value in row.items():
+            for name, value in (dict(row) | stock_tags(step, row)).items():
                 if isinstance(value, int | float) and math.isfinite(value):
                     self.writer.add_scalar(name, value, step)
             self.writer.flush()
+
+    def show(self, step: int, media: Mapping[str, Medium]) -> None:
+        if self.lost is not None:
+            return
+        with self._losing():
+            for name, medium in media.items():
+                self._show(name, medium, step)
+            self.writer.flush()
+
+    def _show(self, name: str, medium: Medium, step: int) -> None:
+        if isinstance(medium, LoggedPicture):
+            self.writer.add_image(name, medium.pixels, step, dataformats="HWC")
+        elif isinstance(medium, LoggedHistogram):
+            self.writer.add_histogram(name, medium.values, step)
+        elif isinstance(medium, LoggedTable):
+            self.writer.add_text(name, markdown(medium), step)
+        elif isinstance(medium, LoggedFilm):
+            from tensorboard.compat.proto.summary_pb2 import Summary
+
+            # what add_video writes, without moviepy, which pins an old Pillow
+            _, height, width, _ = medium.frames.shape
+            picture = Summary.Image(
+                height=height,
+                width=width,
+                colorspace=3,
+                encoded_image_string=gif(medium.frames, medium.fps),
+            )
+            summary = Summary(value=[Summary.Value(tag=name, image=picture)])
+            self.writer.file_writer.add_summary(summary, step)
+
+    def _write_hparams(self, hparams: Mapping[str, Any]) -> None:
+        from torch.utils.tensorboard.summary import hparams as summaries
+
+        plain = {k: v if isinstance(v, int | float) else str(v) for k, v in hparams.items()}
+        begin, start, _ = summaries(plain, dict.fromkeys(HPARAM_METRICS, 0.0))
+        for summary in (begin, start):
+            self.writer.file_writer.add_summary(summary, 0)
+        self.writer.flush()
 
     def close(self) -> None:
         if self.lost is None:
@@ -73,6 +135,19 @@ class TensorBoardSink:
                 raise
             self.lost = f"{type(error).__name__}: {error}"
             _warn("TensorBoard", self.lost)
+
+
+def stock_tags(step: int, row: Mapping[str, float]) -> dict[str, float]:
+    """A row's numbers by the names that stock SB3 gives them; the losses have them already."""
+    same = {name: row[ours] for name, ours in STOCK.items() if ours in row}
+    return same | ({"time/total_timesteps": float(step)} if same else {})
+
+
+def markdown(table: LoggedTable) -> str:
+    """A table as TensorBoard's text shows it."""
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.rows]
+    cells = [[f"{c:.4g}" if isinstance(c, float) else str(c) for c in line] for line in lines]
+    return "\n".join("| " + " | ".join(c.replace("|", "/") for c in line) + " |" for line in cells)
 
 
 def rewind_tensorboard(folder: Path, step: int) -> None:
@@ -112,8 +187,10 @@ class WandbSink:
         settings: Mapping[str, Any],
         start: Callable[..., Any] | None = None,
         patience: float = PATIENCE,
+        attach: bool = True,
     ) -> None:
         self.folder = folder
+        self.attach = attach  # what training leaves in the folder, at the end
         # mode=None leaves the last word to WANDB_MODE
         self.arguments: dict[str, Any] = {
             "project": os.environ.get("WANDB_PROJECT", "reprl"),
@@ -123,18 +200,24 @@ class WandbSink:
             "reinit": "finish_previous",
             "mode": "offline" if mode == "offline" else None,
             **settings,
-        }
+        } | from_environment(settings)
         self.start = start
         self.patience = patience
         self.lost: str | None = None
-        self.waiting: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(maxsize=10_000)
+        self.waiting: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(maxsize=10_000)
         self.thread = threading.Thread(target=self._serve, name="wandb", daemon=True)
         self.thread.start()
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
+        self._enqueue(step, dict(row))
+
+    def show(self, step: int, media: Mapping[str, Medium]) -> None:
+        self._enqueue(step, dict(media))
+
+    def _enqueue(self, step: int, values: dict[str, Any]) -> None:
         if self.lost is None:
             try:
-                self.waiting.put_nowait((step, dict(row)))
+                self.waiting.put_nowait((step, values))
             except queue.Full:
                 self._lose("it is too slow")
 
@@ -156,8 +239,9 @@ class WandbSink:
             run = self._init()
             while (item := self.waiting.get()) is not None:
                 step, row = item
-                run.log({"step": step, **row}, step=step)
-            self._attach(run)
+                self._log(run, step, row)
+            if self.attach:
+                self._attach(run)
             run.finish()
         except Exception as error:
             self._lose(f"{type(error).__name__}: {error}")
@@ -169,9 +253,30 @@ class WandbSink:
 
         return wandb.init(**self.arguments, settings=wandb.Settings(silent=True, console="off"))
 
+    def _log(self, run: Any, step: int, row: dict[str, Any]) -> None:
+        files = {k: v for k, v in row.items() if isinstance(v, LoggedFiles)}
+        # what a command measures of an older step comes after the newest: wandb wants them in order
+        where = {"step": step} if self.attach else {}
+        with tempfile.TemporaryDirectory(prefix="reprl-") as place:  # wandb copies while it logs
+            values = {k: converted(v, Path(place)) for k, v in row.items() if k not in files}
+            run.log({"step": step, **values}, **where)
+        for name, medium in files.items():
+            import wandb
+
+            artifact = wandb.Artifact(f"{name}-{run.id}", type=medium.kind)
+            for file in medium.files():
+                artifact.add_file(str(file), name=file.relative_to(medium.folder).as_posix())
+            run.log_artifact(artifact)
+
     def _attach(self, run: Any) -> None:
-        """Videos as media, the newest checkpoint as an artifact."""
+        """Videos as media, the last validation as a table, the newest checkpoint as an artifact."""
         import wandb
+
+        from reprl.runs.logbook import validation_table
+
+        table = validation_table(self.folder / "evaluation" / "validation.csv")
+        if table is not None:
+            run.log({"validation/gap": converted(table, self.folder)})
 
         for video in sorted(self.folder.glob("**/*.mp4")):
             if "wandb" not in video.parts:
@@ -187,6 +292,43 @@ class WandbSink:
         if self.lost is None:
             self.lost = reason
             _warn("wandb", reason)
+
+
+def converted(value: Any, place: Path) -> Any:
+    """A number as it is, a medium as wandb's own; a film's file is written to `place`."""
+    if isinstance(value, int | float | str):
+        return value
+    import wandb
+
+    if isinstance(value, LoggedPicture):
+        return wandb.Image(value.pixels)
+    if isinstance(value, LoggedHistogram):
+        return wandb.Histogram(np_histogram=np.histogram(value.values, bins=64))
+    if isinstance(value, LoggedTable):
+        return wandb.Table(columns=list(value.columns), data=[list(row) for row in value.rows])
+    if isinstance(value, LoggedFilm):
+        file = place / f"{id(value)}.gif"  # arrays would need moviepy
+        file.write_bytes(gif(value.frames, value.fps))
+        return wandb.Video(str(file), format="gif")
+    return value
+
+
+def from_environment(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What WANDB_NAME, WANDB_RUN_GROUP, WANDB_TAGS, WANDB_DIR and WANDB_RUN_ID say instead of us.
+
+    An argument of ours would win over them; `wandb agent` says by the id which run is its own.
+    """
+    words = {"name": "WANDB_NAME", "group": "WANDB_RUN_GROUP", "dir": "WANDB_DIR"}
+    words |= {"id": "WANDB_RUN_ID"}
+    if "job_type" in settings:  # a command that adds to a run finds it by its own id and name
+        words = {"dir": "WANDB_DIR"}
+    said: dict[str, Any] = {
+        key: os.environ[name] for key, name in words.items() if os.environ.get(name)
+    }
+    tags = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip()]
+    if tags and "tags" in settings:
+        said["tags"] = [*dict.fromkeys([*tags, *settings["tags"]])]
+    return said
 
 
 def _warn(what: str, reason: str) -> None:

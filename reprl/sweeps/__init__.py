@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reprl.sweeps.ledger import Ledger
+    from reprl.sweeps.plan import Plan
 
 
 def launch(overrides: list[str], config_dirs: list[Path]) -> int:
@@ -14,13 +19,21 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     from reprl.runs.places import check_launch, check_writable
     from reprl.sweeps import plan
     from reprl.sweeps.ledger import Ledger
-    from reprl.sweeps.local import Local
 
     sweep = plan.make(overrides, config_dirs)
     check_writable(sweep.folder)
     check_launch((job.config for job in sweep.jobs), here=not sweep.hydra)
     record_of(sweep.folder)  # refuses claims that cannot be read before any job starts
     ledger = Ledger(sweep.folder)
+    if sweep.settings.max_seeds is not None:
+        from reprl.sweeps.until_decided import UntilDecided
+
+        return UntilDecided(sweep, ledger, start).run()
+    return start(sweep, ledger)
+
+
+def start(sweep: Plan, ledger: Ledger) -> int:
+    """Run what is not done of a plan, here or on a cluster."""
     if sweep.hydra:
         from reprl.sweeps.cluster.launch import Cluster
         from reprl.sweeps.cluster.launcher import choose
@@ -28,6 +41,8 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
         launcher = choose(sweep)
         ledger.open(sweep.jobs)
         return Cluster(sweep, ledger, launcher).run()
+    from reprl.sweeps.local import Local
+
     ledger.open(sweep.jobs)
     return Local(sweep, ledger).run()
 
@@ -44,4 +59,8 @@ def show(overrides: list[str], config_dirs: list[Path]) -> int:
     settings = what_varies(sweep.jobs)
     for job in sweep.jobs:
         print(f"{job.number}  {settings[job.identity]}".rstrip())
+    if sweep.settings.max_seeds is not None:
+        from reprl.sweeps.until_decided import described
+
+        print(described(sweep))
     return 0

@@ -25,9 +25,14 @@ from reprl.errors import UserError, nearest
 from reprl.naming import file_name
 from reprl.runs.code import hashes_of
 from reprl.runs.places import expanded
+from reprl.settings import SEED
 from reprl.validation import Number, flag
 
 JOBS = Number(1, whole=True)
+MOST_SEEDS = Number(2, 1000, whole=True)
+SEEDS = ("seeds", "max_seeds")  # keys of a sweep, not of its runs
+UNTIL = "until_decided"
+FIRST_SEEDS = "0,1,2"  # of a sweep that adds seeds, where its file names none
 SECONDS = Number(0, open_low=True)
 
 
@@ -38,6 +43,7 @@ class SweepSettings:
     jobs: int | None = None  # at once; None is one per core
     time_limit: float | None = None  # seconds a job may take
     retry: bool = False  # also run again what failed
+    max_seeds: int | None = None  # add seeds up to this number, until the claims are decided
 
 
 class JobSpec(Protocol):
@@ -100,6 +106,14 @@ class Plan:
 def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     """Expand and check everything; the first thing wrong raises a UserError."""
     rest, settings, file = split(overrides, config_dirs)
+    if settings.max_seeds is not None:
+        for text, override in zip(rest, parse(rest), strict=True):
+            if override.key_or_group == "seed":
+                raise UserError(
+                    f"seeds={UNTIL} chooses the seeds, beginning with the sweep file's: leave "
+                    f"'{text}' out."
+                )
+        file.setdefault("seed", FIRST_SEEDS)
     hydra = [o for o in rest if is_launcher(o)]
     chosen = {o.lstrip("+~").partition("=")[0] for o in hydra}
     hydra += [f"{k}={v}" for k, v in file.items() if is_launcher(k) and k not in chosen]
@@ -137,6 +151,13 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
         raise UserError(f"the sweep has no job: '{empty}' gives no value.")
     folder = _default_folder(jobs) if place is None else _one_folder(place, jobs)
     return Plan(tuple(jobs), settings, folder, tuple(hydra))
+
+
+def with_seed(job: Job, seed: int, number: int) -> Job:
+    """The same job with another seed."""
+    rest = [o for o in job.overrides if not o.startswith("seed=")]
+    config = replace(job.config, run_dir=None, seed=SEED.checked("seed", seed))
+    return Job(number, (*rest, f"seed={seed}"), config, job.config_dirs)
 
 
 def is_launcher(override: str) -> bool:
@@ -219,19 +240,20 @@ def split(
             file |= _sweep_file(value, search_dirs(overrides, config_dirs))
         elif key.startswith("sweep."):
             values[key.removeprefix("sweep.")] = value
+        elif key in SEEDS:
+            values[key] = value
         else:
             rest.append(text)
-    values |= {
-        k.removeprefix("sweep."): v for k, v in file.items() if k.startswith("sweep.")
-    } | values
-    file = {k: v for k, v in file.items() if not k.startswith("sweep.")}
+    own = {k: v for k, v in file.items() if k.startswith("sweep.") or k in SEEDS}
+    values = {k.removeprefix("sweep."): v for k, v in own.items()} | values
+    file = {k: v for k, v in file.items() if k not in own}
     return rest, _settings(values), file
 
 
 def _settings(values: dict[str, Any]) -> SweepSettings:
     known = ("jobs", "time_limit", "retry")
     for key in values:
-        if key not in known:
+        if key not in known and key not in SEEDS:
             raise UserError(f"there is no key 'sweep.{key}'.{nearest(key, known)}")
     jobs = values.get("jobs")
     limit = values.get("time_limit")
@@ -240,7 +262,21 @@ def _settings(values: dict[str, Any]) -> SweepSettings:
         flag("sweep.retry", retry)
     count = None if jobs is None else JOBS.checked("sweep.jobs", _parsed(jobs))
     seconds = None if limit is None else SECONDS.checked("sweep.time_limit", _parsed(limit))
-    return SweepSettings(count, seconds, retry == "true")
+    return SweepSettings(count, seconds, retry == "true", _most_seeds(values))
+
+
+def _most_seeds(values: dict[str, Any]) -> int | None:
+    """How many seeds a method may get at most; None for a sweep of fixed seeds."""
+    most = values.get("max_seeds")
+    if "seeds" not in values:
+        if most is not None:
+            raise UserError(f"max_seeds={most} belongs to seeds={UNTIL}: add that.")
+        return None
+    if values["seeds"] != UNTIL:
+        raise UserError(
+            f"seeds={values['seeds']} must be {UNTIL}; seeds of your own are seed=0,1,2."
+        )
+    return int(MOST_SEEDS.checked("max_seeds", 10 if most is None else _parsed(most)))
 
 
 def _parsed(text: Any) -> Any:

@@ -105,11 +105,17 @@ def every_command(run: Path) -> dict[str, list[str]]:
         "evaluate": ["evaluate", str(run), *PLAY],
         "a folder of runs": ["evaluate", str(run.parent), *PLAY],
         "attention": ["attention", str(run), "steps=16"],
-        "probe": ["probe", str(run), "frames=120", "games=3"],
+        "video": ["video", str(run), "seconds=0.2", "output=film.gif"],
         "export": ["runs", str(run), "export=copy"],
         "parent": ["train", f"parent={run}", *parent],
         "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
     }
+
+
+def studies(run: Path) -> dict[str, list[str]]:
+    """Commands that play for long with an agent, once its folder is let in."""
+    names = ("probe", "layers", "intervene", "breaking", "embed", "plasticity")
+    return {name: [name, str(run)] for name in names}
 
 
 def run_all(run: Path, only: tuple[str, ...] = ()) -> dict[str, int]:

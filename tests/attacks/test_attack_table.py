@@ -24,6 +24,7 @@ from tests.attacks.folders import (
     change_snapshot,
     change_state,
     every_command,
+    studies,
     touching,
 )
 
@@ -39,7 +40,9 @@ a function as schedule | state.json | evaluate attention probe | 2 shutil
 a function as schedule | state.json | verify runs report export parent resume | 0
 a module of the folder as encoder | config.yaml | resume | 2 evilmod
 a module of the folder as encoder | config.yaml | verify runs report | 0
-a module of the folder as encoder | state.json | evaluate attention probe | 2 evilmod
+a module of the folder as encoder | state.json | evaluate attention probe video | 2 evilmod
+a module of the folder as encoder | state.json | layers intervene breaking embed | 2 evilmod
+a module of the folder as encoder | state.json | plasticity | 2 evilmod
 a module of the folder as encoder | state.json | verify parent resume | 0
 a module of the folder as game | config.yaml | evaluate attention probe resume | 2 evilmod
 a module of the folder as game | config.yaml | verify runs diff report export | 0
@@ -177,7 +180,7 @@ def test_attack(
     craft(run, marker, outside, file)
     before = {p: p.read_bytes() if p.is_file() else b"" for p in outside.rglob("*")}
     code, _, words = result.partition(" ")
-    given = main(every_command(run)[command])
+    given = main({**every_command(run), **studies(run)}[command])
     said = capsys.readouterr()
     assert not marker.exists()
     assert {p: p.read_bytes() if p.is_file() else b"" for p in outside.rglob("*")} == before
@@ -192,5 +195,6 @@ def test_attack(
 
 def test_every_command_that_opens_a_folder_is_in_the_table(tmp_path: Path) -> None:
     commands = {command for _, _, command, _ in ROWS}
-    assert commands == set(every_command(tmp_path)) - {"a folder of runs"}
+    every = {**every_command(tmp_path), **studies(tmp_path)}
+    assert commands == set(every) - {"a folder of runs"}
     assert len(ROWS) == len({row[:3] for row in ROWS}) >= 80

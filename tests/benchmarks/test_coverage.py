@@ -39,6 +39,22 @@ def test_the_vectorised_interval_is_the_reports() -> None:
             assert (got.low, got.high) == pytest.approx((narrow[i], wide[i]))
 
 
+def test_the_floor_of_one_degree_of_freedom_is_in_both() -> None:
+    rng = numpy_stream(7, "coverage", "floor")
+    tables = coverage.simulate(rng, "normal", coverage.Variances(0, 0, 1), (400, 2, 3), own=False)
+    low, high = coverage.two_way_bounds(tables)
+    below = 0
+    for i, table in enumerate(tables):
+        sample = Sample(table.mean(axis=1), table)
+        parts = sample.components()
+        got = mean_estimate(sample)
+        assert (got.low, got.high) == pytest.approx((low[i], high[i]))
+        total = sum(part.value for part in parts)
+        below += len(parts) > 1 and total**2 < sum(p.value**2 / p.freedom for p in parts)
+    assert below > 20  # tables whose degrees of freedom would be a fraction of one
+    assert np.mean((low <= coverage.MEAN) & (high >= coverage.MEAN)) > 0.93
+
+
 @pytest.mark.parametrize("case", ["typical", "worst"])
 def test_both_rules_cover_and_the_old_interval_did_not(components, case: str) -> None:
     v = getattr(coverage, case)(components)

@@ -5,7 +5,7 @@ import pytest
 
 from reprl.config import schema
 from reprl.envs import make_vec_env
-from reprl.envs.background import PictureMemory
+from reprl.envs.background import LEFT_AFTER, TAKEN_IN_AFTER, AdaptiveMemory, PictureMemory
 from reprl.errors import UserError
 from reprl.evaluation.evaluate import env_settings
 from reprl.naming import is_plain, method_of, parts_of
@@ -64,20 +64,92 @@ def test_without_it_frames_are_as_before_and_twice_the_same() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_saved_and_restored(training: bool) -> None:
-    env = make_vec_env("diagonals", 2, training=training, background=0.5)
+@pytest.mark.parametrize("background", [0.5, "adaptive"])
+def test_saved_and_restored(training: bool, background: float | str) -> None:
+    env = make_vec_env("diagonals", 2, training=training, background=background)
     actions = np.random.default_rng(0).integers(4, size=(400, 2))
     env.reset()
     for row in actions[:200]:
         env.step(row)
     snapshot = env.snapshot()
     expected = [env.step(row)[0] for row in actions[200:]]
-    other = make_vec_env("diagonals", 2, seed=5, training=training, background=0.5)
+    other = make_vec_env("diagonals", 2, seed=5, training=training, background=background)
     other.restore(snapshot)
     for row, observations in zip(actions[200:], expected, strict=True):
         np.testing.assert_array_equal(other.step(row)[0], observations)
     with pytest.raises(UserError, match="background"):
         make_vec_env("diagonals", 2, training=training).restore(snapshot)
+
+
+def shown(memory: AdaptiveMemory, *pictures: np.ndarray) -> np.ndarray:
+    """What the last of some pictures looks like through a memory."""
+    out = np.zeros(pictures[0].shape, np.uint8)
+    for picture in pictures:
+        memory.difference(picture, out)
+    return out
+
+
+def with_mark(gray: int, x: int, ground: int = 0) -> np.ndarray:
+    """A bar of two pixels, the lower one half as far from the ground."""
+    picture = np.full((16, 16), ground, np.uint8)
+    picture[8, x], picture[9, x] = gray, (gray + ground) // 2
+    return picture
+
+
+def test_adaptive_shows_every_colour_alike() -> None:
+    for gray, ground in ((200, 0), (40, 0), (0, 200), (150, 100)):
+        memory = AdaptiveMemory(16)
+        seen = shown(memory, np.full((16, 16), ground, np.uint8), with_mark(gray, 5, ground))
+        assert sorted(seen[seen > 0]) == [128, 255], (gray, ground)
+        assert seen[8, 5] == 255
+
+
+def test_adaptive_keeps_what_rests_and_drops_what_was_left() -> None:
+    memory = AdaptiveMemory(16)
+    shown(memory, with_mark(200, 5))  # there from the first picture on: belongs to it
+    moved = shown(memory, with_mark(200, 10))
+    assert moved[8, 10] == moved[8, 5] == 255  # where it is and where it was
+    rested = shown(memory, *[with_mark(200, 10)] * LEFT_AFTER)
+    assert rested[8, 10] == 255
+    assert not rested[:, :8].any()
+    gone = shown(memory, *[with_mark(200, 10)] * TAKEN_IN_AFTER)
+    assert not gone.any()
+
+
+def test_adaptive_gets_used_to_flicker() -> None:
+    memory, rng = AdaptiveMemory(16), np.random.default_rng(0)
+    flicker = [with_mark(0, 5) for _ in range(200)]
+    for picture in flicker:
+        picture[:4] = rng.integers(0, 200, (4, 16))
+    early = shown(memory, *flicker[:3])
+    assert early[:4].astype(bool).mean() > 0.2
+    late = shown(memory, *flicker[3:], with_mark(200, 5))
+    assert late[:4].astype(bool).mean() < 0.05
+    assert late[8, 5] == 255
+
+
+def test_adaptive_sees_ball_and_paddle_in_every_variant() -> None:
+    variants = ["original", "green_lines", "diagonals", "noise", "background_gray"]
+    variants += ["strobing_bricks", "player_blue", "player_red", "bricks_white"]
+    env = make_vec_env(variants, len(variants), training=False, stack=1, background="adaptive")
+    left, right, fire = (env.action_meanings.index(word) for word in ("LEFT", "RIGHT", "FIRE"))
+    found: dict[str, list[list[bool]]] = {"ball": [], "paddle": []}
+    env.reset()
+    for t in range(220):
+        actions = []
+        for objects in env.objects():
+            ball, paddle = objects.boxes["ball"], objects.boxes["paddle"]
+            aim = 0.0 if ball is None else ball.center[0] - paddle.center[0]
+            actions.append(fire if ball is None else left if aim < -6 else right if aim > 6 else 0)
+        seen, *_ = env.step(np.array(actions))
+        for name, hits in found.items():
+            boxes = [objects.scaled(84).boxes[name] for objects in env.objects()]
+            if t >= 60:
+                pairs = zip(seen[:, 0], boxes, strict=True)
+                hits.append([b is None or s[b.slices((84, 84))].any() for s, b in pairs])
+    for name, hits in found.items():
+        rates = dict(zip(variants, np.mean(hits, axis=0), strict=True))
+        assert min(rates.values()) > 0.85, (name, rates)
 
 
 def test_evaluation_sees_what_training_saw() -> None:
@@ -96,3 +168,7 @@ def test_configuration() -> None:
     assert "background" not in schema.load([]).plain()["env"]
     with pytest.raises(UserError, match=r"env\.background=0 "):
         schema.load(["env.background=0"])
+    adaptive = schema.load(["env.background=adaptive"])
+    assert method_of(parts_of(adaptive.plain())) == "ppo-nature_adaptive"
+    with pytest.raises(UserError, match=r"env\.background=adaptiv .*adaptive"):
+        schema.load(["env.background=adaptiv"])

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 from reprl import checkpoint
 from reprl.cli import main
-from reprl.envs import make_vec_env
+from reprl.cli.play import watched
+from reprl.envs import make_vec_env, play
 from reprl.envs.variation import find
 from reprl.errors import UserError
 from reprl.evaluation.checkpoints import targets
@@ -99,3 +100,21 @@ def test_a_shipped_agent_plays_its_published_games(
     for row in chosen.itertuples():
         assert games[row.episode].score == row.episode_return
         assert games[row.episode].frames == row.length
+
+
+def test_it_is_watched_as_it_plays() -> None:
+    seen, choose = watched(agents.shipped()["imitation_background"], seed=0)
+    session = play.HumanGame(
+        "green_lines", severity=None, seed=0, view="agent", settings=seen, agent=choose
+    )
+    for _ in range(300):
+        session.turn("noop")
+    assert session.score >= 5  # random play has made none or one by then
+    assert session.picture().shape == (84, 84, 3)
+    session.close()
+
+
+def test_only_one_can_be_watched() -> None:
+    folder = next(iter(agents.shipped().values())).parent
+    with pytest.raises(UserError, match=r"agents .*: name one of them"):
+        watched(folder, seed=0)

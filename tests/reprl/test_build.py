@@ -13,7 +13,10 @@ from reprl.schema import PARTS
 pytestmark = pytest.mark.slow  # builds every part there is
 
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
-CASES = [(group, name) for group in (*PARTS, "experiment") for name in options(group)]
+RGB_ONLY = "color_jitter"
+CASES = [
+    (group, name) for group in (*PARTS, "experiment") for name in options(group) if name != RGB_ONLY
+]
 
 
 @pytest.fixture(scope="module")

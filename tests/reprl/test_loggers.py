@@ -3,43 +3,20 @@
 import errno
 import io
 import json
-import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from wandb.proto import wandb_internal_pb2
 
 from reprl.runs.metrics import Averages, CsvSink, rewind_csv
 from reprl.runs.progress import Progress, ProgressState, alarms, duration, line
 from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
 from reprl.tables import read_rows
 from tests.runs import train
-
-BLOCK = 32768
-
-
-def records(path: Path) -> Iterator[Any]:
-    """The records of a .wandb file: LevelDB's log format, chunks in blocks of 32 kB."""
-    data, position, parts = path.read_bytes(), 7, b""
-    while position + 7 <= len(data):
-        room = BLOCK - position % BLOCK
-        if room < 7:
-            position += room
-            continue
-        _, length, kind = struct.unpack("<IHB", data[position : position + 7])
-        if kind == 0:
-            position += room
-            continue
-        parts += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # whole, or the last of several
-            yield wandb_internal_pb2.Record.FromString(parts)
-            parts = b""
+from tests.wandb_files import records
 
 
 def test_averages_between_two_rows_survive_as_plain_data() -> None:
@@ -187,10 +164,18 @@ def test_alarms_name_what_left_its_range() -> None:
         ({"train/entropy_loss": -0.01}, "stopped exploring"),
         ({"train/explained_variance": -0.5}, "value head"),
         ({"encoder/dead_units": 0.9}, "never fire"),
+        ({"dormant_units/linear.1": 0.8}, "few units carry"),
+        ({"gradient/contrastive_cosine": -0.6}, "pulls against"),
+        ({"features/effective_rank": 1.9}, "effective rank 1.9"),
+        ({"features/rms": 101.0}, "growing away"),
+        ({"churn/policy": 0.51}, "best action of 51%"),
     ):
         [found] = alarms(healthy | change, 4, 0.5)
         assert says in found
     assert alarms({"train/explained_variance": -0.5}, 4, 0.01) == []
+    at_the_limit = {"dormant_units/a": 0.75, "gradient/a_cosine": -0.5, "churn/policy": 0.5}
+    at_the_limit |= {"features/effective_rank": 2.0, "features/rms": 100.0}
+    assert alarms(healthy | at_the_limit, 4, 0.5) == []
     assert alarms({"train/clip_fraction": 0.6, "train/clip_range": 1e-4}, 4, 0.9) == []
 
 

@@ -11,7 +11,7 @@ from reprl.evaluation.episodes import FinishedGame
 from reprl.evaluation.evaluate import table
 from reprl.evaluation.players import RandomAgent, Task
 from reprl.schema import EPISODES, FAITHFULNESS, MEASURED, NUMERIC, SCORES, TWIN, VALIDATION
-from reprl.tables import merge, read, read_numbers, read_rows, write_rows
+from reprl.tables import merge, read, read_mixed, read_numbers, read_rows, write_rows
 from tests.helpers import refuses
 
 PROTOCOL = {"method": "random", "step": 0, "deterministic": False, "sticky": 0.0}
@@ -187,3 +187,13 @@ def test_a_file_that_is_appended_to_may_end_within_a_number(tmp_path):
     assert numbers["a"].isna().tolist() == [False, True]
     path.write_text("")
     assert read_rows(path) == []
+
+
+def test_words_and_numbers_of_one_file_keep_their_kinds(tmp_path):
+    (tmp_path / "games.csv").write_text("step,variant,severity,end\n8,original,nan,1\n16,2,0.5,x\n")
+    frame = read_mixed(tmp_path / "games.csv")
+    assert list(frame["step"]) == [8, 16]
+    assert list(frame["variant"]) == ["original", "2"]
+    assert pd.isna(frame["severity"][0])
+    assert frame["severity"][1] == 0.5
+    assert list(frame["end"]) == ["1", "x"]

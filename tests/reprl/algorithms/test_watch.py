@@ -49,7 +49,10 @@ def test_watching_changes_nothing_and_fills_the_log() -> None:
     first, second = (m.policy.state_dict() for m in models)
     assert all(torch.equal(first[k], second[k]) for k in first)
     quiet, loud = (m.logger.name_to_value for m in models)
-    for name in ("gradient/spread_norm", "gradient/spread_cosine", "dead_units/cnn.1"):
+    wanted = ["gradient/spread_norm", "gradient/spread_cosine", "dead_units/cnn.1"]
+    wanted += ["dormant_units/cnn.1", "features/effective_rank", "features/norm", "features/rms"]
+    wanted += ["churn/policy", "churn/policy_kl", "churn/value"]
+    for name in wanted:
         assert name in loud
         assert name not in quiet
     timings = models[1].timings

@@ -55,6 +55,8 @@ eval.variants=orignal | orignal | Did you mean 'original'?
 eval.variants=[original@2] | original@2
 eval=3 | eval
 log.every=0 | log.every=0
+media=-1 | media=-1
+media=few | media=few
 log.evry=5 | log.evry | Did you mean
 algo.clip_range=-1 | algo.clip_range=-1
 algo.gae_lambda=2 | algo.gae_lambda=2
@@ -91,6 +93,22 @@ run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
 parent={run}@999 | 999
 parent={file} | {file}
+parent.load=encoder | parent.load=encoder | parent=DIR
+parent={run} parent.load=encodr | parent.load=encodr | Did you mean 'encoder'?
+parent={run} parent.laod=encoder | parent.laod
+encoder.freeze=maybe | encoder.freeze=maybe | true or false
+encoder.freze=true | encoder.freze
+auxiliary=spr auxiliary.steps=0 | auxiliary.steps=0
+auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
+auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
+auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
+algo=distillation | algo.teacher=None | agent:NAME
+algo=distillation algo.teacher=nowhere | no teacher 'nowhere'
+algo=distillation algo.teacher=agent:nobody | nobody
+algo=distillation algo.teacher={empty} | {empty} | checkpoint
+algo=distillation algo.teacher={run} algo.temperature=0 | algo.temperature=0
+algo=distillation algo.teacher={run} algo.n_epochs=2 | algo.n_epochs
+algo=pretrain | auxiliary is none
 hydra.run.dir=x | hydra.run.dir
 hydra.sweep.dir=x | hydra.sweep.dir
 =1 | =1
@@ -115,6 +133,14 @@ trust=1bad | trust=1bad
 -m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
 -m seed=0,1 run_dir={file} | {file}
 -m seed=0,1 hydra/launcher=moon | moon
+-m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
+-m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
+-m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
+-m seeds=until_decided max_seeds=2 experiment=plain,only_drac run_dir={claimed} | 3 seeds
+-m seeds=until_decided run_dir={claimed} experiment=plain,rad_boxes | only_drac
+-m seeds=decided | seeds=decided | until_decided
+-m seed=0,1 max_seeds=5 | max_seeds=5 | seeds=until_decided
+seeds=until_decided | seeds=until_decided | add -m
 """
 OTHERS = """
 resume | exactly one run folder, got 0
@@ -182,6 +208,28 @@ probe {run} variants=nope | nope
 probe {run} player=me | me
 probe {run} frames=0 | frames=0
 probe agent:nobody | nobody
+probe | at least one run folder
+probe {run} {empty} | {empty}
+layers | at least one run folder
+layers {run} | variants=original
+layers {run} variants=nope | nope
+layers {run} variants=drift_left | drift_left
+layers {run} variants=green_lines frames=3 | frames=3
+layers {run} variants=green_lines player=me | me
+layers {empty} variants=green_lines | {empty}
+intervene {run} method=magic | method | magic
+intervene {run} player=me | me
+intervene {run} frames=1 | frames=1
+intervene agent:nobody | nobody
+breaking {run} tries=1 | tries=1
+breaking {run} kept=2 | kept=2
+breaking {run} divergence=1 | divergence=1
+breaking {run} largest=0 | largest=0
+breaking {run} episodes=0 | episodes=0
+embed {run} method=isomap | isomap
+embed {run} neighbours=0 | neighbours=0
+embed {run} perplexity=0 | perplexity=0
+embed {run} variants=nope | nope
 attention {empty} | {empty}
 attention {run} variant=nope | nope
 attention {run} steps=1 | steps=1
@@ -195,6 +243,34 @@ attention {run} over_training=true checkpoint=best | over_training=true
 attention {run} games=1 | games=1
 attention {run} threads=0 | threads=0
 attention {no_checkpoints} | checkpoint
+pretrain data=random total_frames=64 | auxiliary is none | reprl list auxiliary
+pretrain data=randm auxiliary=spr | data=randm is unknown | Did you mean 'random'?
+pretrain data={run} auxiliary=spr | is no recording | reprl record player=
+pretrain data={empty} auxiliary=spr | is no recording
+pretrain data=random auxiliary=spr total_frames=x | total_steps=x
+pretrain data=random auxiliary=spr frames=1 | algo.frames=1
+pretrain data=random auxiliary=spr encoder.freeze=true | encoder.freeze=true | nothing to train
+pretrain data=random auxiliary=motion_target attention=conv env.stack=1 | env.stack=1
+pretrain data=scripted env.game=tetris auxiliary=spr | scripted | tetris
+pretrain data=random auxiliary=spr algo.n_steps=5 | algo.n_steps
+record | out=DIR
+record out={run} | is not empty
+record out={file} | is a file
+record out=new player=nobody | player=nobody is unknown
+record out=new player=agent:nobody | nobody
+record out=new frames=0 | frames=0
+record out=new frames=1e9 | frames=1e9
+record out=new variant=nope | nope
+record out=new size=4 | size=4
+record out=new player=scripted game=tetris | scripted | tetris
+record out=new minari=x-v0 | name its folder
+record {run} | minari=NAME-v0
+record {run} minari=x-v0 | is no recording
+plasticity | exactly one run folder
+plasticity {empty} | {empty}
+plasticity {run} frames=1 | frames=1
+plasticity {run} steps=0 | steps=0
+plasticity {run} checkpoint=soon | checkpoint=soon
 report | at least one run folder
 report nowhere | no folder 'nowhere'
 report {file} | is a file
@@ -226,6 +302,17 @@ preview skill=2 | skill=2
 preview seed=x | seed=x
 preview severity=5 | severity=5
 preview {run} | takes no folder
+video | at least one run folder
+video {run} variant=nope | nope
+video {run} variant=suite:published | variant=suite:published | one variant
+video {run} output=film.avi | output=film.avi | .mp4 or .gif
+video {run} seconds=0 | seconds=0
+video {run} attention=msk | attention=msk | Did you mean 'mask'?
+video {run} checkpoint=first | checkpoint=first
+video {run} {run} {run} {run} {run} | at most 4
+video agent:imitatoin | imitatoin | Did you mean 'imitation'?
+evaluate {run} wandb=yes | wandb=yes
+report {run} wandb=on | wandb=on | Did you mean
 list nothing | no group 'nothing'
 list encodr | Did you mean 'encoder'?
 list --config-dir=nowhere | no folder 'nowhere'
@@ -263,6 +350,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    (place / "claimed").mkdir()
+    (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
         shutil.copytree(GOLDEN, place / name)
     for name in ("edited", "later", "no_checkpoints"):

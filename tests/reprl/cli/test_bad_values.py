@@ -66,14 +66,16 @@ def test_what_means_nothing_is_refused(
 
 
 def test_the_keys_of_an_algorithm_are_those_of_its_constructor() -> None:
-    from reprl.algorithms import A2C, PPO, Imitation
+    from reprl.algorithms import A2C, PPO, Distillation, Imitation, Pretraining
     from reprl.algorithms.on_policy import OnPolicy
 
     ours = set(inspect.signature(OnPolicy.__init__).parameters)
     parts = {"encoder", "attention", "auxiliary", "augmentation", "self", "args", "kwargs"}
-    for cls in (A2C, PPO, Imitation):
+    for cls in (A2C, PPO, Imitation, Distillation, Pretraining):
         theirs = set(inspect.signature(cls.stock.__init__).parameters)
         own = set(inspect.signature(cls.__init__).parameters)
+        if cls is Distillation:  # it is taught otherwise
+            own |= set(inspect.signature(Imitation.__init__).parameters) - {"expert"}
         known = {*CLASSES[cls.__name__], *WITHOUT_RANGE[cls.__name__], *NOT_HERE}
         assert (ours | theirs | own) - parts == known & (ours | theirs | own), cls
         assert known - NOT_HERE.keys() <= ours | theirs | own, cls

@@ -1,0 +1,1 @@
+"""A map of the features: states as points, clean joined to its twin, neighbours as frames."""

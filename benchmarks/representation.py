@@ -1,0 +1,226 @@
+"""What the shipped agents' representations hold, measured and written into docs/representation.md.
+
+`python -m benchmarks.representation` measures every shipped agent (probes, layers, interventions,
+the smallest breaking drawing) into results/representation/NAME/ and writes the page's tables
+between its marks; `--page` writes the tables only, from what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from reprl import tables
+from reprl.analysis.readability import over_runs
+from reprl.cli import main as reprl
+from reprl.disk import write_atomically
+from reprl.runs.agents import shipped
+from reprl.schema import BREAKING, EPISODES, FILES, INTERVENTIONS, LAYERS, PROBES, TableSchema
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "representation"
+PAGE = ROOT / "docs" / "representation.md"
+VARIANTS = ("constant_rectangle", "moving_square", "green_lines", "diagonals", "noise")
+POSITIONS = ("ball_x", "ball_y", "paddle_x")
+LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
+LAYER = "linear.0"
+SCHEMAS = {
+    "probes": PROBES,
+    "layers": LAYERS,
+    "interventions": INTERVENTIONS,
+    "breaking": BREAKING,
+}
+
+
+def commands(name: str) -> list[list[str]]:
+    """What is measured of a shipped agent."""
+    out = f"out={RESULTS / name}"
+    variants = f"variants={','.join(VARIANTS)}"
+    scripted = ["player=scripted", out]
+    return [
+        ["probe", f"agent:{name}", variants, *scripted],
+        ["layers", f"agent:{name}", variants, *scripted],
+        ["intervene", f"agent:{name}", *scripted],
+        ["breaking", f"agent:{name}", "tries=36", "largest=400", out],
+    ]
+
+
+def measured(name: str, kind: str) -> pd.DataFrame:
+    """A committed table of a shipped agent."""
+    schema: TableSchema = SCHEMAS[kind]
+    return tables.read(RESULTS / name / FILES[kind], schema)[0]
+
+
+def score(name: str, variant: str) -> float:
+    """The mean of the agent's published games, NaN where there are none."""
+    games, _ = tables.read(shipped()[name] / FILES["episodes"], EPISODES)
+    return float(games.loc[games["variant"] == variant, "episode_return"].mean())
+
+
+def probed() -> str:
+    """Score beside what is read in the layer of the heads; R2, balanced accuracy of directions."""
+    lines = [["agent", "variant", "score", *LABELS], ["---", "---", *["---:"] * (1 + len(LABELS))]]
+    for name in shipped():
+        found = over_runs(measured(name, "probes"))
+        for source in ("agent", "untrained", "pixels", "shuffled", "truth"):
+            part = found[found["source"] == source]
+            if source in ("agent", "untrained", "shuffled"):
+                part = part[part["layer"] == LAYER]
+            variants = ("original", *VARIANTS) if source == "agent" else ("original",)
+            for variant in variants:
+                at = part[part["variant"] == variant].set_index("label")
+                values = at["r2"].fillna(at["balanced_accuracy"])
+                called = name if source == "agent" else f"{source} ({name})"
+                known = score(name, variant) if source == "agent" else np.nan
+                cells = [f"{values[k]:.2f}" if k in values else "-" for k in LABELS]
+                lines.append([called, variant, _number(known), *cells])
+    return _table(lines)
+
+
+def errors() -> str:
+    """Mean error in pixels of 84 and correlation, in the same layer."""
+    lines = [["agent", "variant", *POSITIONS], ["---", "---", *["---:"] * len(POSITIONS)]]
+    for name in shipped():
+        found = measured(name, "probes")
+        found = found[(found["source"] == "agent") & (found["layer"] == LAYER)]
+        for variant in ("original", *VARIANTS):
+            at = found[found["variant"] == variant].set_index("label")
+            cells = [f"{at.error[k]:.1f}, r {at.correlation[k]:.2f}" for k in POSITIONS]
+            lines.append([name, variant, *cells])
+    return _table(lines)
+
+
+def damaged() -> str:
+    """Similarity and what comes back, layer by layer, on green lines."""
+    columns = ("cka", "cosine", "distance", "policy_returned", "policy_offset", "value_offset")
+    lines = [["agent", "variant", "layer", *columns], ["---"] * 3 + ["---:"] * len(columns)]
+    for name in shipped():
+        found = measured(name, "layers")
+        for variant in ("green_lines", "constant_rectangle"):
+            for row in found[found["variant"] == variant].to_dict("records"):
+                cells = [f"{row[k]:.2f}" for k in columns]
+                lines.append([name, variant, str(row["layer"]), *cells])
+    return _table(lines)
+
+
+def reacted() -> str:
+    """The reaction to each object, its changes taken together, and what the gradient claims."""
+    lines = [["player", "object", "policy js", "action flips", "value", "gradient (times even)"]]
+    lines.append(["---", "---", *["---:"] * 4])
+    seen = set()
+    for name in shipped():
+        found = measured(name, "interventions")
+        for (method, thing), part in found.groupby(["method", "object"], sort=False):
+            scripted = str(method).startswith("scripted")
+            called = str(method) if scripted else name
+            if scripted and (called, thing) in seen:
+                continue
+            seen.add((called, thing))
+            cells = [_number(part[k].mean(), d) for k, d in (("js", 3), ("flips", 2))]
+            cells += [_number(part[k].mean(), 2) for k in ("value_error", "claim_density")]
+            lines.append([called, str(thing), *cells])
+    return _table(lines)
+
+
+def correlated() -> str:
+    """The rank correlation of reaction and gradient over all changes."""
+    parts = []
+    for name in shipped():
+        own = measured(name, "interventions")
+        known = own["rank_correlation"].dropna()
+        parts.append(f"{name} {known.iloc[0]:.2f}" if len(known) else f"{name} unknown")
+    return f"Rank correlation of reaction and gradient over the ten changes: {', '.join(parts)}."
+
+
+def broken() -> str:
+    """The searched sizes."""
+    lines = [["agent", "cells", "row, column", "gray", "policy js", "score", "clean", "broken"]]
+    lines.append(["---", "---", "---", *["---:"] * 4, "---"])
+    for name in shipped():
+        for row in measured(name, "breaking").to_dict("records"):
+            place = f"{row['row']:.0f}, {row['column']:.0f}"
+            numbers = [_number(row[k]) for k in ("score", "clean")]
+            size = f"{row['height']}x{row['width']}"
+            verdict = "yes" if row["broken"] else "no" if row["episodes"] else "not played"
+            cells = [name, size, place, f"{row['gray']:.0f}", f"{row['js']:.3f}", *numbers, verdict]
+            lines.append(cells)
+    return _table(lines)
+
+
+def anchored() -> str:
+    """Mean over labels of what each encoder holds, in the layer of the heads."""
+    found = pd.read_csv(RESULTS / "anchor.csv")
+    found = found[found["layer"].isin([LAYER, "cnn.4", "picture"])]
+    held = found["r2"].clip(lower=0).fillna((2 * found["balanced_accuracy"] - 1).clip(lower=0))
+    found = found.assign(held=held)
+    lines = [["encoder", "layer", "player", *LABELS, "mean"]]
+    lines.append(["---", "---", "---", *["---:"] * (1 + len(LABELS))])
+    keys = ["player", "layer", "encoder"]
+    for (player, layer, encoder), part in found.groupby(keys, sort=False):
+        at = part.groupby("label")["held"].mean()
+        cells = [f"{at[k]:.2f}" if k in at else "-" for k in LABELS]
+        mean = at.reindex([k for k in LABELS if k in at]).mean()
+        lines.append([str(encoder), str(layer), str(player), *cells, f"{mean:.2f}"])
+    return _table(sorted(lines[2:], key=lambda x: (x[2], x[1], x[-1])), lines[:2])
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "probed": probed,
+    "errors": errors,
+    "damaged": damaged,
+    "reacted": reacted,
+    "correlated": correlated,
+    "broken": broken,
+    "anchored": anchored,
+}
+
+
+def page(text: str) -> str:
+    """The page with every table between its marks made anew."""
+    for name, make in PARTS.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        if not rest or end not in rest:
+            raise SystemExit(f"{PAGE} has no marks for '{name}'.")
+        text = f"{before}{begin}{make()}\n{end}{after}"
+    return text
+
+
+def _table(lines: list[list[str]], head: list[list[str]] | None = None) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [*(head or []), *lines])
+
+
+def _number(value: float, digits: int = 1) -> str:
+    return "" if not np.isfinite(value) else f"{value:.{digits}f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", action="store_true", help="write the tables only")
+    parser.add_argument("--only", default="", help="one of probe, layers, intervene, breaking")
+    options = parser.parse_args()
+    if not options.page:
+        for name in shipped():
+            for words in commands(name):
+                if options.only in ("", words[0]):
+                    began, cpu = time.perf_counter(), time.process_time()
+                    print("reprl", *words, flush=True)
+                    if reprl(words, process=False):
+                        raise SystemExit(1)
+                    took = f"{time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s"
+                    print(f"{took} of one core", flush=True)
+        for file in RESULTS.glob("*/*"):
+            if file.name in ("config.yaml", "run.json", "metrics.csv"):
+                file.unlink()  # the shipped agent's own
+    if options.page or not options.only:
+        write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
