@@ -115,7 +115,9 @@ def every_command(run: Path) -> dict[str, list[str]]:
 def studies(run: Path) -> dict[str, list[str]]:
     """Commands that play for long with an agent, once its folder is let in."""
     names = ("probe", "layers", "intervene", "breaking", "embed", "plasticity")
-    return {name: [name, str(run)] for name in names}
+    found = {name: [name, str(run)] for name in names}
+    found["layers"].append("variants=green_lines")
+    return found
 
 
 def run_all(run: Path, only: tuple[str, ...] = ()) -> dict[str, int]:
