@@ -66,9 +66,8 @@ def _planned(folder: Path, warnings: list[str]) -> list[list[str]]:
     jobs = read_mapping(folder / "ledger.json", warnings).get("jobs")
     entries = list(jobs.values()) if isinstance(jobs, dict) else []
     found = [entry.get("overrides") if isinstance(entry, dict) else None for entry in entries]
-    if not all(isinstance(job, list) and job for job in found):
-        return []
-    return [[str(o) for o in job] for job in found]
+    planned = [[str(o) for o in job] for job in found if isinstance(job, list) and job]
+    return planned if len(planned) == len(found) else []  # all of them, or the sweep is another
 
 
 def _overrides(command: list[str]) -> list[str]:
