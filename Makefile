@@ -45,7 +45,8 @@ demo: setup
 	$(BIN)/reprl attention agent:imitation_background variant=original,green_lines steps=160 out=demo/imitation_background
 	$(BIN)/reprl train experiment=demo parent=agent:imitation_background run_dir=demo/ppo
 	$(BIN)/reprl evaluate demo/ppo variants=suite:published episodes=2
-	$(BIN)/reprl report demo out=demo/report
+	$(BIN)/reprl attention demo/ppo variant=original,green_lines steps=160
+	$(BIN)/reprl report demo out=demo/report names=imitation-nature:frames,imitation-nature_background:background,ppo-nature_background:background_then_ppo
 	@echo "open demo/report/report.html; the agents' games and maps are beside it, in demo"
 
 # The pages of docs/ and the docstrings as a site in build/site; every dead link is an error.

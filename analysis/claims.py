@@ -167,7 +167,8 @@ def _judge(
     x, y = table.sample(method, variants), table.sample(baseline, variants)
     spreads = [float(np.std(s.runs, ddof=1)) if len(s.runs) > 1 else np.nan for s in (x, y)]
     own = [run for run in results.runs if run.method in (method, baseline)]
-    found, looks, design = difference(x, y), (), None
+    found, design = difference(x, y), None
+    looks: tuple[Look, ...] = ()
     if record is not None:
         design = record.design
         looks = tuple(

@@ -185,10 +185,11 @@ def best_in_words(
     ]
     if not times or tracked is None:
         return " ".join([*words, "Where it looks was not measured."])
-    there = max(float(ratio.rstrip("×")) for ratio, _ in times) >= LOOKS
-    text = f"{'Looks' if there else 'Does not look'} at the {tracked}: its {seen['view']} peaks "
-    text += ", ".join(f"there {ratio} as often as chance{what}" for ratio, what in times)
-    text = text.replace(", there", ",").replace(" as often as chance on", " on")
+    follows = max(float(ratio.rstrip("×")) for ratio, _ in times) >= LOOKS
+    text = f"{'Looks' if follows else 'Does not look'} at the {tracked}: its {seen['view']} peaks "
+    (ratio, where), *others = times
+    text += f"there {ratio} as often as chance{where}"
+    text += "".join(f", {more}{there}" for more, there in others)
     if "distractor" in seen:
         text += f"; on what is drawn {seen['distractor']}"
     return " ".join([*words, f"{text}."])

@@ -22,7 +22,7 @@ NEAR: dict[str, tuple[str, ...]] = {
     "cutout": BOXES,
     "intensity": COLOURS,
     "mixed": (*BOXES, *COLOURS),  # shift, gray boxes, intensity, crop and resize
-    "noise": ("noise",),
+    "noise": ("noise", "moving_video"),
     "blur": ("blur",),
     "sharpness": ("blur",),
     "texture": ("noise",),

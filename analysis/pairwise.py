@@ -24,6 +24,7 @@ from reprl.analysis.stats import (
 )
 
 LEVEL = 0.05
+FEW_GAMES = 5  # below this many a run's games are compared with random play by rank
 MOST_SEEDS = 1000  # a comparison that needs more runs a method will not be decided
 
 
@@ -146,7 +147,9 @@ def seeds_needed(
 def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:
     """Whether the games of one run are better than random games: one-sided Welch test at 5 %.
 
-    None when either side has fewer than two games, so that nobody can say.
+    Fewer than five games have no spread to go by (three of 152 points were not enough): they are
+    held against random play by their ranks (Mann-Whitney). None when either side has fewer than two
+    games, so that nobody can say.
     """
     a, b = (x[np.isfinite(x)] for x in map(np.atleast_1d, map(np.asarray, (scores, random_scores))))
     if len(a) < 2 or len(b) < 2:
@@ -155,6 +158,8 @@ def beats_random(scores: ArrayLike, random_scores: ArrayLike) -> bool | None:
     error, freedom = satterthwaite(parts)
     if error <= 0:
         return bool(a.mean() > b.mean())
+    if len(a) < FEW_GAMES:
+        return bool(stats.mannwhitneyu(a, b, alternative="greater").pvalue < LEVEL)
     return bool(stats.t.sf((a.mean() - b.mean()) / np.sqrt(error), freedom) < LEVEL)
 
 

@@ -143,7 +143,7 @@ def taken_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
         x, y = ([min(max(p[k], -0.25), 1.5) for p in own] for k in ("kept", "readable"))
         axes.plot(x, y, style.marker, color=style.light, ms=5, label=_text(method), ls="none")
         for point, px, py in zip(own, x, y, strict=True):
-            place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 6}
+            place: dict[str, Any] = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 6}
             axes.annotate(_text(point["variant"]), (px, py), color="#555", **place)
     axes.set_xlabel(words["x"])
     axes.set_ylabel(words["y"].format(object=thing))

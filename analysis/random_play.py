@@ -13,6 +13,7 @@ from importlib import resources
 
 import pandas as pd
 
+from reprl.envs.variation.base import PHYSICS
 from reprl.game_seeds import shared_seeds
 from reprl.naming import usual_severity
 from reprl.schema import CLEAN, PARTS
@@ -68,7 +69,7 @@ def with_measured(episodes: pd.DataFrame, game: str) -> pd.DataFrame:
 
 
 def _rows(known: pd.DataFrame, variant: str, family: str, severity: float) -> pd.DataFrame:
-    if "dynamics" not in family.split("+"):
+    if not set(family.split("+")) & set(PHYSICS):
         return known[known["variant"] == CLEAN]
     level = usual_severity(variant) if pd.isna(severity) else severity
     return known[(known["variant"] == variant) & (known["severity"] == level)]

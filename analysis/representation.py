@@ -57,7 +57,7 @@ def probe_table(probes: pd.DataFrame) -> Table:
     columns = [METHOD, VARIANT, Column("source", "Read from"), Column("layer", "Layer"), SEEDS]
     for label in labels:
         what = "R2: 1 is all, 0 nothing" if label in numbers else "balanced accuracy: 0.5 is chance"
-        columns.append(spread(label, label.replace("_", " "), "small", what))
+        columns.append(spread(label, label.replace("_", " "), "two", what))
     first = rows.iloc[0]
     note = (
         f"Linear probes, fitted on clean frames of player={first[PLAYER]} and read on other games, "
@@ -75,9 +75,9 @@ def layers_table(layers: pd.DataFrame) -> Table:
     """Similarity of clean and varied activations, and what putting a layer right returns."""
     title = "Layers: where the damage is done"
     texts = {
-        "cka": ("CKA", "small", "similarity of the geometry: 1 is the same, blind to an offset"),
-        "cosine": ("Cosine", "small", "of clean and varied activation, mean over frames"),
-        "distance": ("Distance", "small", "as a multiple of the clean frames' own spread"),
+        "cka": ("CKA", "two", "similarity of the geometry: 1 is the same, blind to an offset"),
+        "cosine": ("Cosine", "two", "of clean and varied activation, mean over frames"),
+        "distance": ("Distance", "two", "as a multiple of the clean frames' own spread"),
         "policy_returned": ("Policy back", "share", "with the clean activation put back here"),
         "value_returned": ("Value back", "share", "with the clean activation put back here"),
         "policy_offset": ("Policy by mean", "share", "with only the clean mean put back here"),
@@ -103,9 +103,9 @@ def interventions_table(interventions: pd.DataFrame) -> Table:
     texts = {
         "js": ("Policy JS", "small", "nats by which the policy moves"),
         "flips": ("Action flips", "share", "another likeliest action"),
-        "value_error": ("Value change", "small", "absolute"),
-        "claim_density": ("Map", "small", "mass of mask or gradient on it, as a multiple of even"),
-        "rank_correlation": ("Rank correlation", "small", "of policy JS and map over all changes"),
+        "value_error": ("Value change", "two", "absolute"),
+        "claim_density": ("Map", "two", "mass of mask or gradient on it, as a multiple of even"),
+        "rank_correlation": ("Rank correlation", "two", "of policy JS and map over all changes"),
     }
     columns += [spread(k, label, kind, text) for k, (label, kind, text) in texts.items()]
     note = (
@@ -148,7 +148,8 @@ def smallest(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of each run the row that broke it, or its last one."""
     for _, part in rows.groupby(["run", "step"], sort=False):
         broken = part[part["broken"] == 1]
-        yield (broken if len(broken) else part).iloc[-1].to_dict()
+        last = (broken if len(broken) else part).iloc[-1]
+        yield {str(key): value for key, value in last.items()}
 
 
 def _estimates(rows: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pd.DataFrame:
@@ -180,12 +181,14 @@ def taken_away(
     rows = rows[(rows["source"] == "agent") & rows["label"].isin([f"{tracked}_x", f"{tracked}_y"])]
     random = random_scores(table.scores)
     found = []
-    for (method, seed), own in rows.groupby(["method", "train_seed"], sort=False):
-        if is_baseline(str(method)) or (method, seed) not in table.scores.index:
+    keys: Any
+    for keys, own in rows.groupby(["method", "train_seed"], sort=False):
+        method, seed = str(keys[0]), int(keys[1])
+        if is_baseline(method) or (method, seed) not in table.scores.index:
             continue
         part = own[own["layer"] == features_layer(own)]
         held = readable(part).clip(lower=0).groupby(part["variant"]).mean()
-        scores = table.scores.loc[(method, seed)]
+        scores: Any = table.scores.loc[keys]
         learned = scores[CLEAN] - random.get(CLEAN, np.nan)
         if not held.get(CLEAN, 0) > 0 or not learned >= table.scale:
             continue
@@ -194,8 +197,8 @@ def taken_away(
             if variant != CLEAN and np.isfinite(kept):
                 found.append(
                     {
-                        "method": str(method),
-                        "seed": int(seed),
+                        "method": method,
+                        "seed": seed,
                         "variant": str(variant),
                         "kept": float(kept),
                         "readable": float(held[variant] / held[CLEAN]),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from reprl.escaping import markdown, shown, spreadsheet
 
-Kind = Literal["text", "count", "score", "share", "small", "p"]
+Kind = Literal["text", "count", "score", "share", "small", "two", "p"]
 DASH = "–"
 METHODS = ("method", "against", "best_method")  # columns that hold names of methods
 TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -139,6 +139,8 @@ def form(number: float, kind: Kind) -> str:
         text = f"{100 * number:.0f}\u00a0%"
     elif kind == "small":
         text = f"{number:.{_digits(number)}f}"
+    elif kind == "two":
+        text = f"{number:.2f}"
     elif kind == "p":
         text = f"{number:.3f}" if number >= 0.001 else "< 0.001"
     else:

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.probe_anchor` trains a short PPO run and, on frames of random play and without
 any reward, an encoder with ST-DIM; probes both beside an untrained network of the same shape and
-the shipped agent; and writes results/representation/anchor.csv, which docs/representation.md reads.
+the shipped agent; and writes results/representation/anchor.csv.
 Anand et al. (2019) found that a random network holds about half of what can be had, and ST-DIM
 nearly all of it.
 """

@@ -7,6 +7,7 @@ the page to them and to `sentences`.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -21,6 +22,8 @@ from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.summary import overall
 from reprl.disk import write_atomically
+from reprl.envs.variation.lookup import catalogue
+from reprl.runs.agents import shipped
 from reprl.schema import CLEAN
 
 ROOT = Path(__file__).parent.parent
@@ -206,6 +209,7 @@ TABLES = {
 }
 
 
+@lru_cache(maxsize=1)
 def sentences() -> dict[str, list[str]]:
     """Every sentence with a number that the page must have, from the results."""
     summary = overall(results().episodes).set_index("method")
@@ -254,7 +258,91 @@ def sentences() -> dict[str, list[str]]:
         f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
         "only one that still plays on `diagonals`"
     )
-    return {"docs/results.md": page}
+    page += _of_looks(summary)
+    page += _of_first(first)
+    return {"docs/results.md": page, "README.md": _readme()}
+
+
+def _of_looks(summary: pd.DataFrame) -> list[str]:
+    """What is said of where the sweep's agents look."""
+    decoder, both = (m for m, name in METHODS.items() if name in MASKED)
+    ball, lines = (
+        np.mean(pointing(PLAIN, "green_lines", thing, "chance")) for thing in ("ball", "distractor")
+    )
+    caught = pointing(PLAIN, "green_lines", "distractor")
+    rad = pointing("ppo-nature-gray_boxes", "green_lines", "distractor")
+    static = pointing(PLAIN, "green_lines", "distractor", "static")
+    peaks = [x for value, x in zip(caught, static, strict=True) if value > 0.5]
+    dark = [about["mean"] for about, _ in _masks(decoder)]
+    light = [about["mean"] for about, _ in _masks(both)]
+    stuck = sum("stuck" in labels for _, labels in _masks(both))
+    return [
+        f"(a random place gives {ball:.3f} on the ball and {lines:.2f} on the lines)",
+        f"Plain PPO peaks on the lines in {_WORDS[round(5 * float(np.mean(caught[::2])))]} looks "
+        f"of five with {_WORDS[sum(x > 0.5 for x in caught)]} seeds, and with "
+        f"{_WORDS[sum(x <= 0.5 for x in caught)]} not; RAD with "
+        f"{_WORDS[sum(x > 0.5 for x in rad)]} seed of {_WORDS[len(rad)]}.",
+        f"(`static` {min(peaks):.2f} in scores.csv)",
+        f"(mean {np.mean(dark):.2f})",
+        f"(mean {np.mean(light):.2f}, {_WORDS[stuck]} of {_WORDS[len(light)]} labelled *stuck*)",
+    ]
+
+
+def _of_first(first: pd.DataFrame) -> list[str]:
+    """What is said of the three agents at 300,000 steps."""
+    runs = {run.method: run for run in results("first").runs}
+    steps = {method: int(str(run.record.get("step", 0))) for method, run in runs.items()}
+    boxes = "ppo-nature-gray_boxes"
+    seen = [pointing(boxes, v, "ball", of="first")[0] for v in (CLEAN, "green_lines")]
+    (about, _), *_ = _masks(WITH_MASK, of="first")
+    rows = results("first").attention
+    own = rows[(rows["method"] == WITH_MASK) & (rows["variant"] == CLEAN)]
+    (bricks,) = own[(own["object"] == "bricks") & (own["metric"] == "energy")].to_dict("records")
+    paddle = [
+        pointing(WITH_MASK, "green_lines", "paddle", column, of="first")[0]
+        for column in ("value", "static")
+    ]
+    times = pointing(PLAIN, CLEAN, "ball", of="first")[0]
+    times /= pointing(PLAIN, CLEAN, "ball", "chance", of="first")[0]
+    assert 55 < times < 65
+    return [
+        f"takes it from {first.loc[PLAIN, 'clean']:.1f} points to random play.",
+        f"had had {round(steps[PLAIN] - steps[boxes], -3):,} steps less",
+        "peaks on the ball sixty times as often as chance would",
+        f"goes on looking at the ball ({seen[0]:.2f} and {seen[1]:.2f}).",
+        f"(mean {about['mean']:.2f}, entropy {about['entropy']:.2f})",
+        f"({100 * bricks['value']:.0f} % of it lies on {100 * bricks['chance']:.0f} % of the "
+        "picture)",
+        f"{paddle[0]:.2f} of looks are on the paddle, but its average map alone would be there in "
+        f"{paddle[1]:.2f}.",
+        f"an agent that scores {first.loc[WITH_MASK, 'clean']:.0f} cannot be blind to it",
+    ]
+
+
+def _readme() -> list[str]:
+    """What README says of shipped agents beside their scores, and of the variants."""
+    steps, games = set(), set()
+    for folder in shipped().values():
+        steps.add(json.loads((folder / "run.json").read_text())["step"])
+        played_ = pd.read_csv(folder / "evaluation" / "episodes.csv")
+        main = played_[played_["variant"].isin([CLEAN, *PUBLISHED])]
+        games |= set(main.groupby("variant").size())
+    (step,), (count,) = steps, games
+    variants = len(catalogue()) - 1  # without the clean game
+    return [
+        f"for {step:,} steps, one seed, {count} games a variant.",
+        f"on {variants} variants of the real game",
+        f"{variants} changes of picture and physics",
+    ]
+
+
+def _masks(method: str, *, of: str = "methods") -> list[tuple[dict[str, float], list[str]]]:
+    """What was noted of each run's mask on the clean game, and its labels."""
+    found = []
+    for run in sorted((r for r in results(of).runs if r.method == method), key=lambda r: r.seed):
+        noted = json.loads((run.path / "attention" / "labels.json").read_text())
+        found.append((noted["about"][CLEAN], run.labels.get(CLEAN, [])))
+    return found
 
 
 def _times(method: str, variant: str) -> list[float]:
@@ -263,6 +351,9 @@ def _times(method: str, variant: str) -> list[float]:
         pointing(method, variant, "ball"), pointing(method, variant, "ball", "chance"), strict=True
     )
     return [value / chance for value, chance in pairs]
+
+
+_WORDS = ("no", "one", "two", "three", "four", "five")
 
 
 def _below(method: str) -> int:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from reprl.envs.games.breakout import ScriptedAgent
     from reprl.envs.objects import Box, Grid, Objects
     from reprl.envs.processes import WorkerError
+    from reprl.envs.single import GameEnv
     from reprl.envs.variation import Effect, Part, Variant, find, variants
     from reprl.envs.variation.suites import suite, suites
     from reprl.envs.vector import AtariVecEnv, make_vec_env
+    from reprl.envs.wrapper import VariantWrapper
 
 _HOME = {
     "Box": "objects",
@@ -30,6 +32,8 @@ _HOME = {
     "ScriptedAgent": "games.breakout",
     "AtariVecEnv": "vector",
     "make_vec_env": "vector",
+    "GameEnv": "single",
+    "VariantWrapper": "wrapper",
 }
 _VARIANTS = ("Effect", "Part", "Variant", "find", "suite", "suites", "variants")
 
@@ -38,6 +42,7 @@ __all__ = [
     "Box",
     "Effect",
     "Game",
+    "GameEnv",
     "Grid",
     "Memory",
     "Objects",
@@ -46,6 +51,7 @@ __all__ = [
     "Scripted",
     "ScriptedAgent",
     "Variant",
+    "VariantWrapper",
     "WorkerError",
     "find",
     "game",
@@ -61,3 +67,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reprl.envs' has no attribute '{name}'")
     home = "variation" if name in _VARIANTS else _HOME[name]
     return getattr(import_module(f"reprl.envs.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -46,7 +46,7 @@ class Emulator:
         # A fresh game is always the same one. Restoring it is far cheaper than a reset, which runs
         # the console for dozens of frames and would make the other workers wait.
         self.ale.reset_game()
-        self._fresh = self.ale.cloneState(include_rng=True)
+        self._fresh = self._clean = self.ale.cloneState(include_rng=True)
         self.machine = AleMachine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
@@ -78,6 +78,19 @@ class Emulator:
         self.effects: list[Effect] = variant.build()
         self._before = [e for e in self.effects if type(e).before_frame is not Effect.before_frame]
         self._draws = [e for e in self.effects if type(e).draw is not Effect.draw]
+        chosen: dict[str, int] = {}
+        for effect in self.effects:
+            chosen |= effect.console
+        self._fresh = self._start(**chosen) if chosen else self._clean
+
+    def _start(self, mode: int = 0, difficulty: int = 0) -> ale_py.ALEState:
+        """A fresh game of another mode or difficulty, by a console that has played nothing yet."""
+        limit = self.settings.max_frames
+        ale = emulator(self.game.cartridge, random_seed=1, max_num_frames_per_episode=limit)
+        ale.setMode(mode)
+        ale.setDifficulty(difficulty)
+        ale.reset_game()
+        return ale.cloneState(include_rng=True)
 
     def intervene(self, change: Any) -> None:
         """Call `change.before_frame(machine)` before each frame, until a state is restored."""
@@ -94,6 +107,14 @@ class Emulator:
 
     def step(self, action: int) -> tuple[float, bool, dict[str, Any]]:
         """Play one action; after an episode's end the next one's first observation is in place."""
+        reward, done, info = self.play(action)
+        if done:
+            info["terminal_observation"] = self.observation.copy()
+            self.proceed()
+        return reward, done, info
+
+    def play(self, action: int) -> tuple[float, bool, dict[str, Any]]:
+        """Play one action; after an episode's end everything stands as it ended."""
         reward, life_lost = self._act(action)
         if life_lost and not self.settings.training and not any(self._ends):
             # Full games: SB3's sequence after a life, without an episode's end. Points and a
@@ -109,20 +130,21 @@ class Emulator:
             "TimeLimit.truncated": truncated and not terminated,
         }
         self._observe()
-        if not done:
-            return self._scaled(reward), False, info
-        info["terminal_observation"] = self.observation.copy()
         if terminated or truncated:
             seconds = round(time.time() - self._started, 6)
             info["episode"] = {"r": round(self._score, 6), "l": self._length, "t": seconds}
             info["game_seed"] = self.game_seed
+        return self._scaled(reward), done, info
+
+    def proceed(self) -> None:
+        """After an episode's end: begin the next game, or go on with the next life."""
+        if any(self._ends):
             self._new_game()
             self._launch()
         else:
             self._relaunch()
         self._history[:] = 0
         self._observe()
-        return self._scaled(reward), True, info
 
     def standing(self) -> tuple[float, int]:
         """The score and the frames of the game so far."""

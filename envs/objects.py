@@ -72,6 +72,13 @@ class Grid:
             out[box.slices(raw)] = True
         return cls(out)
 
+    def __eq__(self, other: object) -> bool:
+        """Equal cells at the same place: a dataclass's own would compare arrays as numbers."""
+        if not isinstance(other, Grid):
+            return NotImplemented
+        places = [(g.x, g.y, g.w, g.h) for g in (self, other)]
+        return places[0] == places[1] and np.array_equal(self.cells, other.cells)
+
     def mask(self, raw: tuple[int, int] = RAW) -> np.ndarray:
         """Bool picture of the raw size."""
         rows, columns = self.cells.shape
@@ -111,6 +118,15 @@ class Objects:
     def __post_init__(self) -> None:
         if self.distractor is None:
             self.distractor = np.zeros(self.shape, dtype=bool)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal truth and drawing: a dataclass's own would compare arrays as numbers."""
+        if not isinstance(other, Objects):
+            return NotImplemented
+        ours, theirs = (
+            (o.boxes, o.grids, o.score, o.lives, o.painted, o.shape, o.raw) for o in (self, other)
+        )
+        return ours == theirs and np.array_equal(self.distractor, other.distractor)
 
     def __getattr__(self, name: str) -> Any:
         boxes, grids = self.__dict__.get("boxes", {}), self.__dict__.get("grids", {})

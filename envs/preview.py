@@ -67,16 +67,21 @@ def shots(
 
 
 def contact_sheet(
-    path: Path, specs: Sequence[str] = (), *, severity: float | None = None, seed: int = 0
+    path: Path,
+    specs: Sequence[str] = (),
+    *,
+    severity: float | None = None,
+    seed: int = 0,
+    game: str = DEFAULT_GAME,
 ) -> Path:
-    """Write a PNG with every given variant, or all there are, grouped by family."""
-    wanted = [find(spec) for spec in specs or variants()]
+    """Write a PNG with every given variant, or all a game has, grouped by family."""
+    wanted = [find(spec, None, game) for spec in specs or variants(game)]
     _writable(path, (".png",))
     groups: dict[str, list[tuple[str, Image.Image]]] = {}
     for found in wanted:
         if severity is not None and found.severity is not None:
             found = found.at(severity)
-        groups.setdefault(found.family, []).append((_title(found), _panel(found, seed)))
+        groups.setdefault(found.family, []).append((_title(found, game), _panel(found, seed, game)))
     places = _places({family: len(panels) for family, panels in groups.items()})
     width, height = _RAW[0] + _VIEW[0] + 2, _HEADING + _LABEL + _RAW[1]
     columns, rows = (1 + max(place[k] for place in places.values()) for k in (0, 1))
@@ -119,18 +124,19 @@ def video(
     severity: float | None = None,
     seed: int = 0,
     skill: float = 1.0,
+    game: str = DEFAULT_GAME,
 ) -> Path:
     """Write an mp4 of the scripted player: the screen, and beside it what an agent gets."""
-    title = _title(find(variant, severity))
+    title = _title(find(variant, severity, game), game)
     _writable(path, (".mp4",))
     import imageio.v2 as imageio
 
     with imageio.get_writer(path, fps=FPS, macro_block_size=2, quality=7) as writer:
-        game = shots(variant, severity=severity, seed=seed, skill=skill)
+        played = shots(variant, severity=severity, seed=seed, skill=skill, game=game)
         for _ in range(max(1, round(seconds * FPS))):
-            shot = next(game)
+            shot = next(played)
             writer.append_data(_film(shot, title))  # type: ignore[attr-defined]
-        game.close()  # type: ignore[attr-defined]
+        played.close()  # type: ignore[attr-defined]
     return path
 
 
@@ -143,11 +149,11 @@ def side_by_side(shot: Shot) -> Image.Image:
     return both
 
 
-def _panel(variant: Variant, seed: int) -> Image.Image:
+def _panel(variant: Variant, seed: int, game: str) -> Image.Image:
     """A variant at the moment; where physics change, with the tracked object's last second."""
-    game = shots(variant, seed=seed)
-    seen = [next(game) for _ in range(MOMENT + 1)]
-    game.close()  # type: ignore[attr-defined]
+    played = shots(variant, seed=seed, game=game)
+    seen = [next(played) for _ in range(MOMENT + 1)]
+    played.close()  # type: ignore[attr-defined]
     panel = side_by_side(seen[-1])
     if "dynamics" in variant.family:
         pen = ImageDraw.Draw(panel)
@@ -156,10 +162,10 @@ def _panel(variant: Variant, seed: int) -> Image.Image:
     return panel
 
 
-def _title(variant: Variant) -> str:
+def _title(variant: Variant, game: str = DEFAULT_GAME) -> str:
     """The name, with the severity where it is not the usual one."""
     try:
-        usual = find(variant.name) == variant
+        usual = find(variant.name, None, game) == variant
     except UserError:
         usual = True  # a user's own, which only they can name
     plain = usual or variant.severity is None

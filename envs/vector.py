@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import require_actions, reward_mode
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
@@ -58,6 +59,7 @@ def make_vec_env(
     it by so many gray levels a step: black where nothing changed. With `background="adaptive"`
     they show what changed more than its place usually does, each change at full contrast.
     """
+    game = canonical(game)
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
     n_envs = check("n_envs", n_envs)

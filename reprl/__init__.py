@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 __all__ = ["Trained", "__version__", "probe", "train"]
 _PLACES = {"probe": "reprl.analysis.probe", "Trained": "reprl.api", "train": "reprl.api"}
+
+if "gymnasium" in sys.modules:  # the ids of our games; for commands it would be imported in vain
+    import_module("reprl.envs.registration")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reprl.runs.folder import RunFolder
+from reprl.runs.folder import RunFolder, score_of
 from reprl.tables import read_mixed, read_numbers
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ class Trained:
     def status(self) -> str:
         """finished, interrupted, failed, ... as `reprl runs` says it."""
         return self.folder.status()
+
+    @property
+    def score(self) -> float | None:
+        """The best validation score, else the last of training: what a search maximizes."""
+        return score_of(self.folder)
 
     @property
     def metrics(self) -> pd.DataFrame:

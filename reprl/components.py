@@ -8,6 +8,7 @@ the same YAML in conf/. What a user's code raises becomes one sentence with the 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 import traceback
@@ -23,7 +24,7 @@ from reprl.errors import UserError, unknown
 from reprl.naming import part_name
 from reprl.settings import USE
 
-Spec = str | Mapping[str, Any]
+Spec = str | type | Mapping[str, Any]
 # what a group's `_target_` must be derived from; a path, because these modules import this one
 BASES = {
     "algo": "reprl.algorithms.base:Algorithm",
@@ -31,10 +32,16 @@ BASES = {
     "attention": "reprl.encoders.masks:Mask",
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
     "augmentation": "reprl.augmentation.base:Augmentation",
+    "callbacks": "stable_baselines3.common.callbacks:BaseCallback",
 }
 # what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
 ADAPTERS = {"augmentation": "reprl.augmentation.adapter:ModuleAugmentation"}
 ADAPTABLE = "reprl.augmentation.adapter:adaptable"
+
+NOT_ARGUMENTS = {
+    "augmentation": ("use",),
+    "encoder": ("freeze",),
+}  # read before the class is called
 
 
 def names(group: str) -> list[str]:
@@ -56,13 +63,37 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
 
         text = (resources.files("reprl.conf") / group / f"{spec}.yaml").read_text()
         spec = OmegaConf.to_container(OmegaConf.create(text), resolve=True)  # type: ignore[assignment]
+    if isinstance(spec, type):
+        spec = {"_target_": spec}
     if not isinstance(spec, Mapping):
         kind = type(spec).__name__  # a module's repr has many lines
-        raise UserError(f"{group} must be a name or a mapping with _target_, got {kind}.")
+        hint = ""
+        if group in BASES and isinstance(spec, imported(BASES[group])):
+            hint = f": a checkpoint could not build it again, so give its class, {kind}, or"
+            hint += f" {{'_target_': {kind}, ...}} with its arguments"
+        raise UserError(
+            f"{group} must be a name, a class or a mapping with _target_, got {kind}{hint}."
+        )
     plain = {str(k): v for k, v in spec.items()}
+    if "_target_" not in plain and isinstance(plain.get("name"), str):
+        named = resolve(group, plain.pop("name"))  # a named part with some keys changed
+        plain = {**(named or {}), **plain}
+    if isinstance(plain.get("_target_"), type):
+        plain["_target_"] = _path_of(group, plain["_target_"])
     if "_target_" not in plain:
         raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
     return plain if plain["_target_"] else None
+
+
+def _path_of(group: str, cls: type) -> str:
+    """The path by which a class is found again; naming it in a script is naming its module."""
+    path = f"{cls.__module__}.{cls.__qualname__}"
+    if "<locals>" in path:
+        raise UserError(
+            f"{group}: {cls.__name__} is defined inside a function, where no checkpoint could find "
+            "it again: define it in a module."
+        )
+    return path
 
 
 def build(group: str, spec: Mapping[str, Any], **extra: Any) -> Any:
@@ -100,6 +131,39 @@ def class_of(group: str, path: str) -> Any:
         named = BASES[group].replace(":", ".")
         raise UserError(f"{group}: _target_ '{path}' must be a class derived from {named}.")
     return target
+
+
+def require_known_keys(group: str, spec: Mapping[str, Any]) -> None:
+    """Refuse keys that a class does not take, without building it; nested parts too."""
+    if "_target_" not in spec:
+        for inner in spec.values():
+            if isinstance(inner, Mapping):
+                require_known_keys(group, inner)
+        return
+    target = class_of(group, str(spec["_target_"]))
+    if group in ADAPTERS and not (
+        isinstance(target, type) and issubclass(target, imported(BASES[group]))
+    ):
+        return  # somebody else's module, whose adapter knows what it takes
+    accepted = parameters_of(target)
+    allowed = {*(accepted or ()), "_target_", *NOT_ARGUMENTS.get(group, ())}
+    for key in spec:
+        if accepted is not None and key not in allowed:
+            raise unknown(f"key of {group} {target.__name__}", str(key), accepted)
+
+
+def parameters_of(cls: type) -> list[str] | None:
+    """The names a class's constructor takes, through every **options to its parents; None: any."""
+    found: list[str] = []
+    for parent in cls.__mro__[:-1]:
+        if "__init__" not in vars(parent):
+            continue
+        _, *declared = inspect.signature(vars(parent)["__init__"]).parameters.values()
+        named = [p.name for p in declared if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        found += [name for name in named if name not in found]
+        if all(p.kind is not p.VAR_KEYWORD for p in declared):
+            return found
+    return None
 
 
 # -- the parts of one agent -----------------------------------------------------------------------

@@ -28,8 +28,12 @@ FOLDERS = (
     "tensorboard",
     "wandb",
 )
-FILES = ("config.yaml", "run.json", "metrics.csv", "ledger.json", "manifest.json", "state.json")
-KINDS = (".safetensors", ".draft")
+FILES = (
+    *("claims.yaml", "looks.json"),  # beside runs
+    *("config.yaml", "run.json", "metrics.csv", "ledger.json", "manifest.json", "state.json"),
+    "recording.json",
+)
+KINDS = (".safetensors", ".draft", ".frames")
 NOT_OURS = ("wandb",)  # its own files are never opened here
 
 LARGEST = {  # bytes of a file, by its ending

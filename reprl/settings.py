@@ -316,4 +316,6 @@ def declared(
         if setting is None and isinstance(value, dict | list):
             # an encoder of ours places its mask; whatever a user's own class nests is its own
             inner = "attention" if (group, name) == ("encoder", "attention") else f"{group}.{name}"
-            yield from declared(inner if known else "", f"{key}.{name}", value)
+            # freeze is for every encoder, and says nothing of what a user's own nests
+            nests = inner if known.keys() - FREEZE.keys() else ""
+            yield from declared(nests, f"{key}.{name}", value)

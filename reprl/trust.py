@@ -157,6 +157,17 @@ def require(module: str, path: str | None = None) -> None:
         raise UserError(_refusal(module, path or module, scope))
 
 
+def require_named(module: str, path: str) -> None:
+    """Refuse what a folder names and the user does not, also of packages that we import anyway.
+
+    A callback acts: Stable-Baselines3's own write files wherever they are told.
+    """
+    scope = _scope.get()
+    named = _within(module, _named.modules) or module in _named.exact
+    if scope is not None and (scope.closed or (is_ours(module) and not named)):
+        raise UserError(_refusal(module, path, scope))
+
+
 def require_pickles(path: Path | str) -> None:
     """Refuse a file whose loading runs code, unless the user has said trust=true."""
     if not _named.pickles or looks_only():

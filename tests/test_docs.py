@@ -54,12 +54,13 @@ def flat(nav: object) -> list[str]:
     return [page for part in parts for page in flat(part)]  # type: ignore[union-attr]
 
 
-def test_every_page_is_in_the_site_and_on_its_first_page() -> None:
+def test_every_page_is_found_from_the_first_one() -> None:
     listed = flat(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     there = {p.relative_to(ROOT / "docs").as_posix() for p in PAGES if "docs" in p.parts}
-    assert set(listed) == there
-    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
-    assert there - {"index.md"} <= linked
+    assert set(listed) <= there
+    first = (ROOT / "docs" / "index.md").read_text() + (ROOT / "README.md").read_text()
+    linked = {link.removeprefix("docs/").partition("#")[0] for link in LINK.findall(first)}
+    assert there - {"index.md"} <= linked  # a page nobody comes to
 
 
 def test_the_reference_names_what_is_there() -> None:

@@ -1,4 +1,4 @@
-"""The pictures of README's first screen, from the agents that ship and their published games.
+"""The pictures of README and of the report's pages, from what is committed: agents and results.
 
     python -m tools.readme_pictures [agent]
 
@@ -6,11 +6,16 @@ docs/images/agents.png: what an agent is shown of each variant, and what two age
 docs/images/agents.gif: two agents on green_lines, the same game side by side, under the heat of
 where each looks: its mask where it has one, else where blurring the picture changes its policy. The
 second agent is the one named, else the first of MASKED that ships, else the second of the strip.
+docs/images/report_laptop.png, report_phone.png: the first screens of the report of results/methods,
+in Chromium, without which they stay as they are.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,20 +26,24 @@ from reprl.analysis.attention.heat import heat
 from reprl.analysis.attention.lettering import font
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.views import even_maps, has_mask, look, make_view, pixel_maps
+from reprl.analysis.report import write_report
 from reprl.envs import make_vec_env
 from reprl.envs.objects import Box
 from reprl.evaluation.checkpoints import targets
 from reprl.policy import policy_player, sample_actions
 from reprl.rng import numpy_stream
 from reprl.runs.agents import shipped
+from tests.analysis import browser
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
 VARIANTS = ("original", "constant_rectangle", "moving_square", "green_lines", "diagonals")
 AGENTS = {"imitation": "sees frames", "imitation_background": "sees what changed"}
 MASKED = ("imitation_taught", "imitation_motion", "imitation_object", "imitation_conv")
 CAUGHT, HOLDS = (178, 60, 23), (13, 98, 140)
 COLOURS = {"imitation": CAUGHT, "imitation_background": HOLDS}
 HEATS = {"mask": "its mask", "perturbation": "what it depends on"}
+NAMES = ("only_drac:DrAC", "plain:plain PPO")  # as docs/report.md calls them
 INK, PAPER = (30, 33, 38), (255, 255, 255)
 WIDTH, HEIGHT, GAP, HEAD = 160, 210, 16, 38
 LOOK_EVERY = 2  # steps: perturbing a picture takes hundreds of passes
@@ -137,9 +146,29 @@ def film(
     return out
 
 
+def screens() -> None:
+    """The report of the first sweep as a laptop and a phone show it."""
+    if browser.CHROMIUM is None:
+        print("there is no Chromium here: the report's pictures stay as they are.")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        path, _ = write_report([ROOT / "results" / "methods"], place, figures=False, names=NAMES)
+        page = browser.Page()
+        try:
+            for name, width, height in (("laptop", 1280, 800), ("phone", 390, 844)):
+                page.resize(width, height)
+                page.open(path)
+                shot = page.call("Page.captureScreenshot", format="png")["data"]
+                picture = Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB")
+                picture.quantize(128).save(IMAGES / f"report_{name}.png", optimize=True)
+        finally:
+            page.close()
+
+
 def main() -> None:
-    """Write both pictures."""
+    """Write all pictures."""
     IMAGES.mkdir(exist_ok=True)
+    screens()
     strip().save(IMAGES / "agents.png", optimize=True)
     asked = sys.argv[1] if len(sys.argv) > 1 else None
     first, *rest = [page.quantize(48) for page in film(second(asked))]

@@ -64,7 +64,13 @@ def probe(
     `attrs["seconds"]` is what it took.
     """
     if isinstance(agent, list | tuple):
-        options = {"frames": frames, "games": games, "every": every, "seed": seed, "player": player}
+        options: dict[str, Any] = {
+            "frames": frames,
+            "games": games,
+            "every": every,
+            "seed": seed,
+            "player": player,
+        }
         return _together(
             [probe(one, variants, labels=labels, **options, **settings) for one in agent]
         )

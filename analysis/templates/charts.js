@@ -261,7 +261,7 @@ function scatter(box, spec) {
   const share = (values) => [Math.min(0, ...values), Math.max(1, ...values)].map((v) => Math.max(-0.25, Math.min(1.5, v)));
   const [x0, x1] = share(items.map((i) => i.x)), [y0, y1] = share(items.map((i) => i.y));
   const places = ticks(y0, y1, 5), left = margin(places, percent), right = view.width - 16, top = 16, bottom = view.height - 46;
-  const x = scale(x0 - 0.03, x1 + 0.03, left, right), y = scale(y0 - 0.03, y1 + 0.03, bottom, top), inRange = (v, a, b) => Math.max(a, Math.min(b, v));
+  const x = scale(x0 - 0.03, x1 + 0.03, left, right), y = scale(y0 - 0.12, y1 + 0.12, bottom, top), inRange = (v, a, b) => Math.max(a, Math.min(b, v));
   scoreAxis(g, y, places, left, right, spec.yLabel, percent);
   for (const t of ticks(x0, x1, view.narrow ? 4 : 6)) {
     svg(g, "line", { x1: x(t), x2: x(t), y1: top, y2: bottom, class: "grid" });

@@ -47,7 +47,7 @@ FEWEST = 10  # moments that an object must be changed in to be reported
 
 
 @dataclass(frozen=True)
-class Window:
+class ChangedMoment:
     """One moment in the unchanged game (world 0) and in each changed one."""
 
     observations: np.ndarray  # (1 + K, C, H, W)
@@ -150,7 +150,7 @@ def controls(game: Game, seed: int) -> dict[str, Scripted]:
 
 def windows(
     who: Subject, game: Game, *, frames: int, games: int, every: int, seed: int, player: str
-) -> list[Window]:
+) -> list[ChangedMoment]:
     """Moments of several games one after the other, at most `frames`, `every` steps apart."""
     changes = game.interventions
     depth = (int(who.settings.get("stack", 4)) - 1) * int(who.settings.get("gap", 1)) + 1
@@ -161,7 +161,7 @@ def windows(
         max_frames=FRAME_LIMIT,
         **{**who.settings, "sticky": 0.0},
     )
-    found: list[Window] = []
+    found: list[ChangedMoment] = []
     try:
         agent = behaviour(who.model, player, env, seed)
         for number in range(games):
@@ -182,13 +182,13 @@ def _one_game(
     share: int,
     every: int,
     changes: Sequence[Intervention],
-) -> list[Window]:
+) -> list[ChangedMoment]:
     n, uniforms, watcher = env.num_envs, task.uniforms(), who.watcher
     for row in range(n):
         env.queue(row, task.game_seed)
     observations = env.reset()
     state = watcher.initial_state(n)
-    found: list[Window] = []
+    found: list[ChangedMoment] = []
 
     def act() -> int:
         draw = np.array([uniforms.random()])
@@ -226,7 +226,7 @@ def _one_game(
             continue
         outputs, _ = watcher.outputs(observations, state)
         found.append(
-            Window(
+            ChangedMoment(
                 observations,
                 objects,
                 actions,
@@ -246,7 +246,7 @@ def _ended(env: AtariVecEnv, objects: list[list[Objects]]) -> bool:
 # -- reactions --------------------------------------------------------------------------------
 
 
-def _reactions(found: list[Window], game: Game) -> Iterator[dict[str, Any]]:
+def _reactions(found: list[ChangedMoment], game: Game) -> Iterator[dict[str, Any]]:
     for world, change in enumerate(game.interventions, 1):
         used = [w for w in found if w.counts(world, change)]
         row: dict[str, Any] = {"object": change.object, "change": change.change}
@@ -263,7 +263,7 @@ def _reactions(found: list[Window], game: Game) -> Iterator[dict[str, Any]]:
 
 
 def _scripted_reactions(
-    found: list[Window], game: Game, script: Scripted
+    found: list[ChangedMoment], game: Game, script: Scripted
 ) -> Iterator[dict[str, Any]]:
     """The same of a scripted player: its action is one or another."""
     for world, change in enumerate(game.interventions, 1):
@@ -275,7 +275,7 @@ def _scripted_reactions(
         yield row | {"excluded": len(found) - len(used), "view": "none"}
 
 
-def _meant(script: Scripted, window: Window, world: int) -> int:
+def _meant(script: Scripted, window: ChangedMoment, world: int) -> int:
     """What a scripted player would do at the window's end, having watched it in one world."""
     fresh = type(script)(script.skill, script.blind_to, seed=script.seed)
     before, costs = 0, np.zeros((1, 1))
@@ -285,7 +285,7 @@ def _meant(script: Scripted, window: Window, world: int) -> int:
     return int(costs[0].argmin())
 
 
-def _claims(view: Any, found: list[Window], game: Game) -> Iterator[dict[str, Any]]:
+def _claims(view: Any, found: list[ChangedMoment], game: Game) -> Iterator[dict[str, Any]]:
     """Per change: the share of the view's map on the touched object, and over an even map's."""
     pictures = np.stack([w.observations[0] for w in found])  # (n, C, H, W)
     size = (int(pictures.shape[2]), int(pictures.shape[3]))

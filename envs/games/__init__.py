@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -22,6 +23,7 @@ __all__ = [
     "Memory",
     "Roles",
     "Scripted",
+    "canonical",
     "game",
     "known_games",
     "mirrored",
@@ -41,8 +43,24 @@ def known_games() -> Mapping[str, Game]:
     return found
 
 
+_WRITTEN = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-v\d+)?")
+
+
+def canonical(name: str) -> str:
+    """ALE's name of a game as people write it: Pong, ALE/Pong-v5, MsPacman; others as they are."""
+    if not isinstance(name, str) or ":" in name or name in games():
+        return name
+    written = _WRITTEN.fullmatch(name.strip())
+    if written is None:
+        return name
+    plain = written[1].replace("_", "").lower()
+    found = [known for known in games() if known.replace("_", "") == plain]
+    return found[0] if found else name
+
+
 def game(name: str) -> Game:
     """The game of a name; one of which nothing is known has no truth; a wrong name is refused."""
+    name = canonical(name)
     if name in known_games():
         return known_games()[name]
     if ":" in name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.settings import SEVERITY
 
+PHYSICS = ("dynamics", "mode")  # families of variants that change the game, not its picture
 _STRENGTH = re.compile(r"@[\d.e-]+(?=\+|$)")  # in the name of a composition
 
 
@@ -46,6 +48,7 @@ class Effect:
 
     needs_objects: bool = False  # draw() is given the objects only where this is set
     over_background: bool = False  # draw() changes whatever has the background's colour
+    console: Mapping[str, int] = MappingProxyType({})  # the cartridge's "mode" and "difficulty"
     camouflages: bool = False  # gives objects the background's colour, so that it is not enough
     rng: np.random.Generator | None = None
 

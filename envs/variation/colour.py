@@ -30,6 +30,14 @@ COLOURS: Mapping[str, int] = {
     "green": 200,
     "matched": 36,
 }
+# The console's grays for the player, by the value an agent sees; its own red has 110, white 214.
+GRAYS: Mapping[str, int] = {
+    "gray_74": 2,
+    "gray_111": 4,
+    "gray_142": 6,
+    "gray_170": 8,
+    "gray_192": 10,
+}
 _BRIGHT = np.array([16 * hue + light for hue in range(16) for light in (4, 6, 8, 10, 12)])
 
 
@@ -41,9 +49,10 @@ class Recolour(Effect):
 
     def __init__(self, *, target: Literal["player", "bricks"], colour: str) -> None:
         self.bytes = _target(target)
-        if colour not in COLOURS:
-            raise unknown("colour", colour, COLOURS)
-        self.value = COLOURS[colour]
+        known = {**COLOURS, **GRAYS}
+        if colour not in known:
+            raise unknown("colour", colour, known)
+        self.value = known[colour]
         self.camouflages = colour == "black"
 
     def before_frame(self, machine: Machine) -> None:
@@ -149,6 +158,16 @@ VARIANTS = (
         )
         for colour in COLOURS
         if colour != "matched"
+    ),
+    *(
+        _variant(
+            f"player_{colour}",
+            "Recolour",
+            f"Paddle and ball are gray: {colour.rpartition('_')[2]} of 255.",
+            target="player",
+            colour=colour,
+        )
+        for colour in GRAYS
     ),
     _variant(
         "player_matched",

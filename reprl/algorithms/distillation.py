@@ -17,14 +17,13 @@ import torch
 
 from reprl.algorithms.demonstrations import plain_bytes
 from reprl.algorithms.imitation import Imitation
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.policy import State, player_of, sample_actions
 from reprl.rng import numpy_stream
 from reprl.runs.places import teacher_folder
 from reprl.settings import CLASSES
 from reprl.validation import checker
-
-OBSERVED = ("game", "size", "stack", "gap", "background")  # what both must have alike
 
 
 class Teacher:

@@ -8,6 +8,7 @@ reproducible, and a checkpoint of our stream is all that a continued run needs.
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,12 +86,14 @@ class ModuleAugmentation(Augmentation):
         changed = frames[0] if len(frames) == 1 else torch.cat(frames, dim=1)
         mirrored = None
         if self.mirrors:
-            mirrored = self.module._params["batch_prob"].to(observations.device) > 0.5
+            draws: Any = self.module._params
+            mirrored = draws["batch_prob"].to(observations.device) > 0.5
         return View(to_uint8(changed * 255), mirrored)
 
     def _one(self, pictures: Tensor, seed: int) -> Tensor:
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)
+        random.seed(seed)
         try:
             changed = self.module(pictures)
         except UserError:

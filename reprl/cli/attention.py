@@ -96,6 +96,7 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
     from reprl.analysis.attention.network import network_of
     from reprl.analysis.attention.study import measure_faithfulness, study, write
     from reprl.analysis.attention.views import limits, make_view
+    from reprl.runs.logbook import harmless
 
     model = target.load()
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
@@ -118,7 +119,8 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
     identity = target.labels(step)
     write(found, target.place, identity, pictures=last)
     if last:
-        _log(target, found, step, values["wandb"])
+        with harmless():
+            _log(target, found, step, values["wandb"])
     _show(found, target.place, identity, last)
 
 
@@ -138,7 +140,8 @@ def _log(target: Measured, found: Study, step: int, wandb: str) -> None:
         columns = [str(c) for c in found.scores.columns]
         rows = found.scores.astype(object).to_numpy().tolist()
         media[f"attention/scores/{found.variant}"] = LoggedTable(columns, rows)
-    log_results(target.folder, step, found.numbers, media, wandb=wandb, kind="attention")
+    numbers = {f"attention/{key}/{found.variant}": value for key, value in found.numbers.items()}
+    log_results(target.folder, step, numbers, media, wandb=wandb, kind="attention")
 
 
 def _seed(target: Measured, values: dict[str, Any]) -> int:

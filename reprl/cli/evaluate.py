@@ -71,16 +71,21 @@ KEYS = {
 
 def run(arguments: list[str]) -> int:
     """Evaluate every run of the folder, and the players that stand beside them."""
-    (place,), values = parse("evaluate", arguments, KEYS, "one", archives=True)
+    places, values = parse("evaluate", arguments, KEYS, "many", archives=True)
     from reprl.evaluation.baselines import players
     from reprl.evaluation.checkpoints import targets
 
-    found, problems = targets(place, values["checkpoint"], out=values["out"])
-    game = found[0].game
-    variants = _variants(values, game)
-    beside = players(values["agents"], game)
-    for problem in problems:
-        print(f"WARNING: {shown(problem)}", file=sys.stderr)
+    for place in places:
+        if sum(place.resolve() == other.resolve() for other in places) > 1:
+            raise UserError(f"{place} is given twice: once is enough.")
+    several, todo = len(places) > 1, []
+    for place in places:  # all of them are looked at before the first game
+        out = values["out"] / place.stem if several and values["out"] else values["out"]
+        found, problems = targets(place, values["checkpoint"], out=out)
+        game = found[0].game
+        todo.append((place, found, _variants(values, game), players(values["agents"], game), out))
+        for problem in problems:
+            print(f"WARNING: {shown(problem)}", file=sys.stderr)
 
     from reprl.runs.logbook import check_wandb
 
@@ -88,14 +93,24 @@ def run(arguments: list[str]) -> int:
     import torch
 
     torch.set_num_threads(values["threads"])
-    if values["twin"]:
-        return _twins(found, variants, values)
-    return _games(place, found, variants, beside, values)
+    codes = []
+    for place, found, variants, beside, out in todo:
+        if several:
+            print(f"\n{shown(place)}")
+        own = {**values, "out": out}
+        codes.append(
+            _twins(found, variants, own)
+            if values["twin"]
+            else _games(place, found, variants, beside, own)
+        )
+    return max(codes)
 
 
 def _variants(values: dict[str, Any], game: str) -> list[Variant]:
-    from reprl.evaluation.variants import expand
+    from reprl.evaluation.variants import expand, left_out
 
+    for sentence in left_out(values["variants"], game):
+        print(shown(sentence), file=sys.stderr)
     key = Key(None, "", "float", allowed=SEVERITY)
     levels = [convert("severities", text, key) for text in values["severities"] or []]
     return expand(values["variants"], levels, game)
@@ -115,6 +130,7 @@ def _games(
     from reprl.evaluation.checkpoints import each
     from reprl.evaluation.players import ModelAgent
     from reprl.evaluation.variants import label
+    from reprl.runs.logbook import harmless
 
     greedy = values["deterministic"]
     keys = ("episodes", "seed", "sticky", "games")
@@ -144,7 +160,8 @@ def _games(
                 train_seed=target.seed,
                 deterministic=greedy,
             )
-            _log(target, games, rows, values["wandb"])
+            with harmless():
+                _log(target, games, rows, values["wandb"])
             return games.assign(run=target.name)
 
         failed = each(found, lambda target: rows.append(play(target)))

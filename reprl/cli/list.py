@@ -34,11 +34,26 @@ def run(arguments: list[str]) -> int:
 def catalogue(config_dirs: list[Path]) -> dict[str, dict[str, str]]:
     """Group -> option -> help; the variants and suites are a group too."""
     from reprl.config.compose import groups, options
+    from reprl.envs.machine import games
     from reprl.envs.variation import find, variants
 
     pages = {group: options(group, config_dirs) for group in groups(config_dirs)}
     pages["variant"] = {name: find(name).help for name in variants()}
+    pages["game"] = {name: _about(name) for name in games()}
     return pages
+
+
+def _about(name: str) -> str:
+    """What is known of a game, in one line."""
+    from reprl.envs.games import game
+    from reprl.envs.variation import variants
+
+    found = game(name)
+    if not found.has_truth:
+        return "no truth: played, drawn and reported, not scored for attention."
+    script = " and a scripted player" if found.scripted else ""
+    own = len(variants(name))
+    return f"truth ({', '.join(found.classes)}){script}; {own} variants."
 
 
 def page(name: str, entries: dict[str, str]) -> str:

@@ -74,7 +74,8 @@ def played(settings: dict[str, Any], frames: int, seed: int) -> np.ndarray:
     try:
         seen = [env.reset()]
         while len(seen) * n < 4 * frames:
-            seen.append(env.step(rng.integers(len(env.action_meanings), size=n))[0])
+            env.step(rng.integers(len(env.action_meanings), size=n))
+            seen.append(env.observations())
     finally:
         env.close()
     everything = np.unique(np.concatenate(seen), axis=0)  # equal pictures cannot be told apart

@@ -29,6 +29,7 @@ def run(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(USAGE.rstrip())
         return 0
+    train.user_code(train.understand(arguments))  # whose modules a recording may name
     return train.run(translated(arguments))
 
 

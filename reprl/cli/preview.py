@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprl.cli.arguments import TRUST, Key, parse
-from reprl.envs.defaults import CLEAN
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.errors import UserError
 from reprl.settings import SEED, SEVERITY, SKILL
 from reprl.validation import Number
@@ -13,6 +13,7 @@ from reprl.validation import Number
 HELP = "a contact sheet of the variants, or a video of the scripted player on one"
 
 KEYS = {
+    "game": Key(DEFAULT_GAME, "a game with a scripted player: breakout, pong, your own"),
     "variant": Key(
         None, "variants to show, such as green_lines@0.7,drift_left; all if not given", "list"
     ),
@@ -34,12 +35,16 @@ def run(arguments: list[str]) -> int:
 
     names = values["variant"] or []
     for name in names:
-        find(name)
+        find(name, None, values["game"])
     from reprl.envs import preview
 
     if values["video"] is None:
         path = preview.contact_sheet(
-            values["output"], names, severity=values["severity"], seed=values["seed"]
+            values["output"],
+            names,
+            severity=values["severity"],
+            seed=values["seed"],
+            game=values["game"],
         )
     else:
         if len(names) > 1:
@@ -51,6 +56,7 @@ def run(arguments: list[str]) -> int:
             severity=values["severity"],
             seed=values["seed"],
             skill=values["skill"],
+            game=values["game"],
         )
     print(f"wrote {path}")
     return 0

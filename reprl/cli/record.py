@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from reprl.cli.arguments import TRUST, Key, parse
+from reprl.config.schema import Env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.recordings.storage import PLAYERS, RecordedPlay
@@ -61,10 +63,8 @@ def play(out: Path, values: dict[str, Any]) -> RecordedPlay:
     player, agent = values["player"], None
     settings = {"game": values["game"], "size": values["size"], "sticky": values["sticky"]}
     if player not in PLAYERS:
-        agent = agent_of(player, values["threads"])
-        known = (agent.run_config or {}).get("env") or {}
-        names = ("game", "size", "stack", "gap", "background")
-        settings |= {name: known[name] for name in names if name in known}
+        agent, known = agent_of(player, values["threads"])
+        settings |= {name: getattr(known, name) for name in OBSERVED}
     elif player == "scripted" and game_of(values["game"]).scripted is None:
         raise UserError(no_script("player=scripted", values["game"]))
     from reprl.recordings.recorder import record
@@ -85,8 +85,8 @@ def play(out: Path, values: dict[str, Any]) -> RecordedPlay:
         env.close()
 
 
-def agent_of(player: str, threads: int) -> Any:
-    """The trained agent that a folder or `agent:NAME` names."""
+def agent_of(player: str, threads: int) -> tuple[Any, Env]:
+    """The trained agent that a folder or `agent:NAME` names, and what it was trained in."""
     from reprl.runs.agents import folder_of
 
     folder = folder_of(player) or expanded(player)
@@ -94,12 +94,15 @@ def agent_of(player: str, threads: int) -> Any:
         raise UserError(
             f"player={player} is unknown: random, scripted, agent:NAME or the folder of a run."
         )
+    from reprl.runs.folder import open_run
+
+    known = open_run(folder).config().env  # code that it names is the user's, or refused
     import torch
 
     from reprl import checkpoint
 
     torch.set_num_threads(threads)
-    return checkpoint.load(folder)
+    return checkpoint.load(folder), known
 
 
 def export(folder: Path, values: dict[str, Any]) -> int:

@@ -9,18 +9,26 @@ from reprl import trust
 from reprl.cli.arguments import name_folders
 from reprl.errors import UserError
 from reprl.runs.places import expanded, is_folder
+from reprl.schema import PARTS
 
 HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
 
-USAGE = """reprl train [group=option ...] [key=value ...] [-m] [--config-dir DIR] [--cfg]
+USAGE = """reprl train [group=option ...] [key=value ...] [-m] [--config-dir DIR] [--cfg [job]]
 
   group=option      choose a part: {groups}
   key=value         set a value, as in total_steps=1e6 or algo.learning_rate=3e-4
   -m                a sweep, in Hydra's syntax: seed=0,1,2 or seed='range(5)'
   --config-dir DIR  a folder with your own YAML; modules beside it can be imported
   trust=MODULE,...  modules of yours that the run named by parent= may use
-  --cfg             print the resolved configuration, or with -m the planned jobs, and stop
+  --config-name X   a primary configuration of your own, X.yaml in that folder, instead of train
+  --cfg             print the resolved configuration, or with -m the planned jobs, and stop;
+                    --cfg job|hydra|all, --resolve, --package P, --info [WHAT] are Hydra's own
+  hydra.KEY=VALUE   settings of Hydra's; hydra/launcher=NAME and hydra/sweeper=NAME with -m
 """
+
+SHOWN = ("job", "hydra", "all")  # what Hydra's own --cfg prints
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+PACKAGE = ("--package", "-p")
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Request:
     show: bool = False
     help: bool = False
     sweep: str | None = None
+    hydra: tuple[str, ...] = ()  # options that Hydra itself answers
 
 
 def run(arguments: list[str]) -> int:
@@ -41,6 +50,10 @@ def run(arguments: list[str]) -> int:
         print(help_page())
         return 0
     python_path = user_code(request)
+    if request.hydra:
+        from reprl.sweeps.application import inspect
+
+        return inspect(request.overrides, request.config_dirs, list(request.hydra))
     if request.multirun:
         from reprl.sweeps import launch, show
 
@@ -53,15 +66,31 @@ def run(arguments: list[str]) -> int:
     if request.show:
         import yaml
 
+        from reprl.components import require_known_keys
+
+        for part in PARTS:
+            require_known_keys(part, getattr(config, part))
+
         print(yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None), end="")
         return 0
     check_new(config.run_dir)
     check_launch([config])
+    if config.progress != "off":  # torch and the emulators take seconds to start
+        print(f"{config.method} on {config.env.game}: starting ...", flush=True)
     say_start(config)
     from reprl.runs.train import start
 
     command = ["reprl", "train", *arguments]
-    return start(config, command=command, python_path=python_path, sweep=request.sweep)
+
+    def train() -> int:
+        return start(config, command=command, python_path=python_path, sweep=request.sweep)
+
+    if any(o.lstrip("+~").startswith(("hydra.", "hydra/")) for o in request.overrides):
+        from reprl.sweeps import application
+
+        if application.asks_for_hydra(request.overrides):
+            return application.run(request.overrides, request.config_dirs, train)
+    return train()
 
 
 def understand(arguments: list[str]) -> Request:
@@ -77,11 +106,24 @@ def understand(arguments: list[str]) -> Request:
         "--help": "help",
     }
     sweep_name: str | None = None
+    hydra: list[str] = []
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
         option, equals, value = argument.partition("=")
-        if option in ("--config-dir", "-cd", "--sweep-name"):
+        if option in ("--cfg", "-c") and (value or (rest[:1] and rest[0] in SHOWN)):
+            value = value or rest.pop(0)
+            if value not in SHOWN:
+                raise UserError(f"--cfg={value} is unknown: choose from {', '.join(SHOWN)}.")
+            hydra += ["--cfg", value]
+        elif option == "--info":
+            value = value or (rest.pop(0) if rest[:1] and rest[0] in INFO else "all")
+            if value not in INFO:
+                raise UserError(f"--info={value} is unknown: choose from {', '.join(INFO)}.")
+            hydra += ["--info", value]
+        elif option == "--resolve":
+            hydra.append("--resolve")
+        elif option in ("--config-dir", "-cd", "--sweep-name", "--config-name", "-cn", *PACKAGE):
             if not equals:
                 if not rest:
                     raise UserError(f"{option} needs a value.")
@@ -89,24 +131,37 @@ def understand(arguments: list[str]) -> Request:
             if option == "--sweep-name":
                 sweep_name = value
                 continue
+            if option in PACKAGE:
+                hydra += ["--package", value]
+                continue
+            if option in ("--config-name", "-cn"):
+                overrides.append(f"hydra.job.config_name={value}")
+                continue
             if not value:
                 raise UserError("--config-dir= is empty: name a folder, or leave it out.")
             folder = expanded(value)
             if not is_folder(folder):
                 raise UserError(f"--config-dir: there is no folder '{value}'.")
             dirs.append(folder.resolve())
+        elif option in ("hydra.run.dir", "hydra.sweep.dir") and equals:
+            overrides.append(f"run_dir={value}")  # Hydra's name of the folder
         elif option == "trust" and equals:
             trust.allow(modules=[word for word in value.split(",") if word])
         elif argument in named:
             flags[named[argument]] = True
         elif argument.startswith("-"):
             raise UserError(
-                f"reprl train has no option '{argument}': choose from -m, --config-dir, --cfg, "
-                "--help; values are given as key=value."
+                f"reprl train has no option '{argument}': choose from -m, --config-dir, "
+                "--config-name, --cfg, --resolve, --package, --info, --help; values are given as "
+                "key=value."
             )
         else:
             overrides.append(argument)
-    return Request(overrides, dirs, **flags, sweep=sweep_name)
+    if hydra == ["--resolve"]:
+        raise UserError("--resolve belongs to --cfg job, hydra or all.")
+    if hydra and flags["multirun"]:
+        hydra.append("-m")
+    return Request(overrides, dirs, **flags, sweep=sweep_name, hydra=tuple(hydra))
 
 
 def user_code(request: Request) -> list[str]:

@@ -14,8 +14,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose as hydra_compose
-from hydra import initialize_config_module
+from hydra import initialize_config_dir, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -38,36 +39,81 @@ from reprl.runs.places import expanded, is_folder
 from reprl.schema import PARTS
 
 SEARCHPATH = "hydra.searchpath="
+PRIMARY = "hydra.job.config_name="  # Hydra's own key for what --config-name says
 # what Hydra raises at an override it cannot use: not all of it is wrapped in its own exceptions
 COMPOSING = (
     *(HydraException, OmegaConfBaseException, YAMLError),
     *(ValueError, TypeError, LookupError, AttributeError),
 )
+OURS = "train"
+FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:[^${}]*\}$")
 HIDDEN = {"hydra", "__pycache__"}
 
 
 def compose(overrides: list[str], config_dirs: Iterable[Path] = ()) -> dict[str, Any]:
     """Compose `train.yaml` into a resolved dict; its `choices` are the names chosen in groups."""
     dirs = search_dirs(overrides, config_dirs)
-    overrides = combinations(spelled([o for o in overrides if not o.startswith(SEARCHPATH)]))
-    known = groups(dirs)
-    for override in parse(overrides):
-        refuse(override)
-        if override.key_or_group in known:
-            _check_choice(override, dirs)
-    overrides = [*replacements(overrides), f"{SEARCHPATH}[{','.join(_urls(dirs))}]"]
-    with _hydra():
+    name, home = primary(overrides, dirs)
+    overrides = rewritten(overrides, dirs)
+    urls = ["pkg://reprl.conf"] * (home is not None) + _urls(dirs)
+    overrides = [*overrides, f"{SEARCHPATH}[{','.join(urls)}]"]
+    with _hydra(home):
         try:
-            composed = hydra_compose("train", overrides, return_hydra_config=True)
+            composed = hydra_compose(name, overrides, return_hydra_config=True)
             chosen = OmegaConf.to_container(composed.hydra.runtime.choices)
             keys = [str(key) for key in composed if key != "hydra"]
-            values = OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=True)
+            ours = OmegaConf.masked_copy(composed, keys)
+            values = decoded(
+                OmegaConf.to_container(ours), OmegaConf.to_container(ours, resolve=True)
+            )
         except COMPOSING as error:
-            raise _explain(error, overrides, dirs) from error
+            raise _explain(error, name, overrides, dirs) from error
     assert isinstance(values, dict)
     assert isinstance(chosen, dict)
-    values["choices"] = _choices(chosen)
+    values["choices"] = choices_of(chosen)
     return {str(key): value for key, value in values.items()}
+
+
+def decoded(said: Any, resolved: Any) -> Any:
+    """Resolved values, with those of environment variables, which are text, read as YAML."""
+    if isinstance(said, dict) and isinstance(resolved, dict):
+        return {key: decoded(said.get(key), value) for key, value in resolved.items()}
+    if isinstance(said, list) and isinstance(resolved, list) and len(said) == len(resolved):
+        return [decoded(*pair) for pair in zip(said, resolved, strict=True)]
+    if isinstance(said, str) and isinstance(resolved, str) and FROM_ENVIRONMENT.match(said):
+        try:
+            value = yaml.safe_load(resolved)
+        except YAMLError:
+            return resolved
+        return value if isinstance(value, bool | int | float) else resolved
+    return resolved
+
+
+def rewritten(overrides: list[str], dirs: list[Path]) -> list[str]:
+    """The overrides of one run as Hydra takes them, without those that say where it looks."""
+    ours = combinations(spelled([o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))]))
+    known = groups(dirs)
+    for override in parse(ours):
+        refuse(override)
+        if override.key_or_group in known and not isinstance(override.value(), dict):
+            _check_choice(override, dirs)
+    return replacements(ours)
+
+
+def primary(overrides: list[str], dirs: Iterable[Path]) -> tuple[str, Path | None]:
+    """The primary configuration, and the user's folder that holds it: None for our own."""
+    said = [o.removeprefix(PRIMARY) for o in overrides if o.startswith(PRIMARY)]
+    name = said[-1].strip("'\"").removesuffix(".yaml") if said else OURS
+    if name == OURS:
+        return name, None
+    for folder in dirs:
+        if (folder / f"{name}.yaml").is_file():
+            return name, folder.resolve()
+    offered = [OURS, *(f.stem for folder in dirs for f in sorted(folder.glob("*.yaml")))]
+    raise UserError(
+        f"--config-name={name}: there is no {name}.yaml in the folders of --config-dir: choose "
+        f"from {', '.join(offered)}.{nearest(name, offered)}"
+    )
 
 
 def groups(config_dirs: Iterable[Path] = ()) -> list[str]:
@@ -104,11 +150,13 @@ def search_dirs(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[
 
 def selections(overrides: list[str], config_dirs: Iterable[Path] = ()) -> list[str]:
     """The overrides that choose a group's option, without those that set a value."""
-    known = [*groups(search_dirs(overrides, config_dirs)), SEARCHPATH.rstrip("=")]
+    found = groups(search_dirs(overrides, config_dirs))
+    known = [*found, SEARCHPATH.rstrip("="), PRIMARY.rstrip("=")]
     return [o for o in overrides if re.split("[=@]", o)[0].lstrip("+") in known]
 
 
-def _choices(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
+def choices_of(chosen: Mapping[Any, Any]) -> dict[str, str | None]:
+    """The names chosen in our groups, from what Hydra says of all of its."""
     flat = {str(k): v for k, v in chosen.items() if not str(k).startswith("hydra/")}
     # `auxiliary@auxiliary.curl: curl` entries are one of several losses: they read as a+b.
     for group in PARTS:
@@ -131,19 +179,23 @@ def _check_choice(override: Override, dirs: list[Path]) -> None:
         )
 
 
-def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserError:
+def _explain(error: Exception, name: str, overrides: list[str], dirs: list[Path]) -> UserError:
     missing = re.search(r"Could not (?:override|delete from config\.) '([\w.@/]+)'", str(error))
     if missing is None:
-        what = _culprit(overrides) if not isinstance(error, HydraException) else ""
+        what = _culprit(name, overrides) if not isinstance(error, HydraException) else ""
         whole = f"the configuration does not compose{what}: {first_line(error)}"
         return UserError(_unreadable(error, dirs) or whole)
     key, known = missing.group(1), groups(dirs)
     chosen = [o for o in selections(overrides, dirs) if o.partition("=")[0] != key]
     try:
-        plain = OmegaConf.to_container(hydra_compose("train", chosen))
+        plain = OmegaConf.to_container(hydra_compose(name, chosen))
     except COMPOSING:  # more than one of them is wrong
         plain = {}
     keys = list(flatten(plain))  # type: ignore[arg-type]
+    if key in keys and re.search("Could not delete", str(error)):
+        raise UserError(
+            f"'~{key}' cannot be taken away: it is null already, and a run needs the key."
+        ) from error
     sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
     inner = re.search(r"full_key: ([\w.]+)", str(error.__cause__))
     if inner and key in {*keys, *sections}:  # the key is there, but not what its value sets in it
@@ -154,12 +206,12 @@ def _explain(error: Exception, overrides: list[str], dirs: list[Path]) -> UserEr
     return UserError(f"there is no key '{key}' in the configuration.{similar}")
 
 
-def _culprit(overrides: list[str]) -> str:
+def _culprit(name: str, overrides: list[str]) -> str:
     """Which override alone already fails, for an error that does not say it."""
     *own, search = overrides
     for text in own:
         try:
-            hydra_compose("train", [text, search])
+            hydra_compose(name, [text, search])
         except COMPOSING:
             return f" with '{text}'"
     return ""
@@ -191,7 +243,12 @@ def _urls(dirs: list[Path]) -> list[str]:
 
 
 @contextmanager
-def _hydra() -> Iterator[None]:
+def _hydra(home: Path | None) -> Iterator[None]:
     GlobalHydra.instance().clear()
-    with initialize_config_module("reprl.conf", version_base="1.3"):
+    place = (
+        initialize_config_module("reprl.conf", version_base="1.3")
+        if home is None
+        else initialize_config_dir(str(home), version_base="1.3")
+    )
+    with place:
         yield

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Glob, Override, OverrideType
 from hydra.errors import HydraException
 
 from reprl.errors import UserError
@@ -23,26 +22,42 @@ from reprl.schema import PARTS
 MOST_JOBS = 10_000  # of a sweep
 
 
-def expand(overrides: list[str]) -> list[list[str]]:
-    """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order."""
-    _require_few(overrides)
-    try:
-        return BasicSweeper.split_arguments(parse(overrides), None)[0]
-    except HydraException as error:
-        raise UserError(f"this sweep cannot be expanded: {first_line(error)}") from error
+def expand(
+    overrides: list[str], offered: Callable[[str], Iterable[str]] = lambda group: ()
+) -> list[list[str]]:
+    """The jobs of a sweep: one list of overrides each, in Hydra's own syntax and order.
 
-
-def _require_few(overrides: list[str]) -> None:
-    """Refuse a sweep whose jobs could not even be listed, before they are."""
+    `offered` names the options of a group, from which glob(...) chooses.
+    """
+    choices: dict[str, list[str]] = {}
     jobs = 1
     for override in parse(overrides):
-        if override.is_sweep_override():
-            values = islice(override.sweep_string_iterator(), MOST_JOBS + 1)
-            jobs *= sum(1 for _ in values)
-        if jobs > MOST_JOBS:
+        key = override.get_key_element()
+        values = list(islice(_values(override, offered), MOST_JOBS + 1))
+        jobs *= len(values)
+        if jobs > MOST_JOBS:  # refused before they are listed
             raise UserError(
                 f"'{override.input_line}' makes a sweep of more than {MOST_JOBS:,} jobs: divide it."
             )
+        choices[key] = [f"{key}={value}" for value in values]
+    return [list(job) for job in product(*choices.values())]
+
+
+def _values(override: Override, offered: Callable[[str], Iterable[str]]) -> Iterator[str]:
+    """The values that one override gives to the jobs of a sweep, one if it is no sweep."""
+    if not override.is_sweep_override():
+        yield override.get_value_element_as_str()
+        return
+    if not override.is_discrete_sweep():
+        raise UserError(
+            f"'{override.input_line}' names no values to go through: give them, or choose a "
+            "sweeper that draws them, hydra/sweeper=..."
+        )
+    value = override.value()
+    if isinstance(value, Glob):
+        yield from value.filter(list(offered(override.key_or_group)))
+        return
+    yield from override.sweep_string_iterator()
 
 
 def parse(overrides: list[str]) -> list[Override]:
@@ -115,11 +130,25 @@ def combinations(overrides: list[str]) -> list[str]:
 
 
 def replacements(overrides: list[str]) -> list[str]:
-    """A schedule or a part takes the place of what was there: merged, its keys would be left."""
+    """A schedule or a part takes the place of what was there: merged, its keys would be left.
+
+    `encoder={_target_:...}` is a part of the user's own in place of a named one.
+    """
     rewritten: list[str] = []
     for text, override in zip(overrides, parse(overrides), strict=True):
         key, value = override.key_or_group, override.value()
         part, dot, _ = key.partition(".")
+        if part == "callbacks" and override.type == OverrideType.CHANGE:
+            rewritten.append(f"++{text}")  # their names are the user's
+            continue
+        if part in PARTS and not dot and isinstance(value, dict) and value:
+            if "_target_" not in value and not _nests_specs(value):
+                raise UserError(
+                    f"'{text}': a {part} in braces needs _target_, the path of its class; keys of "
+                    f"a named one are set with a dot, as in {part}.{next(iter(value))}=..."
+                )
+            rewritten += [f"~{part}", f"+{text.lstrip('+')}"]
+            continue
         if value == {} and override.type == OverrideType.CHANGE:
             raise UserError(f"{text} is empty and would change nothing: give a value.")
         changes = part in PARTS and dot and override.type == OverrideType.CHANGE
@@ -129,6 +158,10 @@ def replacements(overrides: list[str]) -> list[str]:
             built = True
         rewritten += [f"~{key}", f"+{text}"] if changes and built else [text]
     return rewritten
+
+
+def _nests_specs(value: Mapping[str, Any]) -> bool:
+    return all(isinstance(inner, dict) and "_target_" in inner for inner in value.values())
 
 
 def _is_schedule(value: Mapping[str, Any]) -> bool:
@@ -141,13 +174,13 @@ def refuse(override: Override) -> None:
     key = override.key_or_group
     if key in ("sweep", "seeds", "max_seeds") or key.startswith("sweep."):
         raise UserError(f"'{override.input_line}' belongs to a sweep: add -m.")
-    if re.match("hydra[./]launcher", key):
-        raise UserError(f"'{override.input_line}': launchers belong to a sweep: add -m.")
-    if re.match("hydra([./]|$)", key):
+    if re.match("hydra[./](launcher|sweeper|sweep)([./]|$)", key):
         raise UserError(
-            f"'{override.input_line}' has no effect: a folder is named with run_dir=, and of "
-            "Hydra's own settings only hydra.searchpath=[DIR] is used."
+            f"'{override.input_line}': launchers, sweepers and a sweep's folder belong to a sweep: "
+            "add -m."
         )
+    if key in ("hydra", "hydra.mode"):
+        raise UserError(f"'{override.input_line}' cannot be set: a sweep is asked for with -m.")
     if override.is_sweep_override():
         raise UserError(
             f"'{override.input_line}' gives several values: add -m for a sweep, or write "

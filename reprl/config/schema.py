@@ -29,6 +29,7 @@ from reprl.config.checks import (
 )
 from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
@@ -100,6 +101,7 @@ class Config:
     progress: str = field(metadata={"choices": ("auto", "off")})
     wandb: str = field(metadata={"choices": ("off", "offline", "online")})
     choices: dict[str, Any]
+    callbacks: Any = None  # name -> spec of an SB3 callback
     media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
     parent_load: str = "all"  # parent.load= on the command line
 
@@ -110,14 +112,21 @@ class Config:
 
     @property
     def method(self) -> str:
-        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout."""
-        return method_of(parts_of(self.plain()))
+        """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout.
+
+        One of another game than Breakout begins with that: pong-ppo-nature.
+        """
+        word = method_of(parts_of(self.plain()))
+        game = self.env.game
+        return word if game == DEFAULT_GAME else f"{game.rpartition(':')[2].lower()}-{word}"
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
         if found["env"]["background"] is None:  # as versions that did not have it wrote it
             found["env"].pop("background")
+        if not found["callbacks"]:
+            found.pop("callbacks")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -205,6 +214,12 @@ def check(values: Mapping[str, Any]) -> Config:
             raise UserError(f"{part}={chosen} names nothing to build: its YAML needs a _target_.")
     if isinstance(values.get("eval"), Mapping) and isinstance(values["eval"].get("variants"), str):
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
+    values["callbacks"] = values.get("callbacks") or None
+    _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
+        from reprl.envs.games import canonical  # knows ALE's names
+
+        values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
     config: Config = _build(Config, values, "")
     check_algo(config)
     check_batches(config)
@@ -213,6 +228,17 @@ def check(values: Mapping[str, Any]) -> Config:
     check_parent(config)
     check_pretraining(config)
     return replace(config, device=device_of(config.device))
+
+
+def _check_callbacks(specs: Any) -> None:
+    if not isinstance(specs, Mapping):
+        raise UserError(f"callbacks={specs!r} must be a mapping of names to specs with _target_.")
+    for name, spec in specs.items():
+        if not _is_spec(spec) or not isinstance(spec["_target_"], str):
+            raise UserError(
+                f"callbacks.{name}={spec!r} must be a mapping with _target_, the path of a class "
+                "derived from stable_baselines3's BaseCallback."
+            )
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:

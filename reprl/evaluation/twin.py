@@ -18,6 +18,7 @@ from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
+from reprl.envs.variation.base import PHYSICS
 from reprl.errors import UserError
 from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.episodes import FRAME_LIMIT
@@ -92,7 +93,7 @@ def twin_evaluation(
 
 def changes_the_game(variant: Variant) -> bool:
     """Whether the variant changes physics, so that there is no common game to look at."""
-    return "dynamics" in variant.family.split("+")
+    return any(family in PHYSICS for family in variant.family.split("+"))
 
 
 def reason(variant: Variant) -> str:

@@ -8,6 +8,7 @@ from reprl.envs import Variant, find, suite, suites
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation.base import checked_severity
+from reprl.envs.variation.suites import lacking
 from reprl.errors import UserError, unknown
 from reprl.naming import variant_label
 
@@ -22,7 +23,7 @@ def expand(
     """The variants meant, each once; `severities` multiply those whose severity is left open."""
     levels = [checked_severity(s) for s in severities]
     found: dict[tuple[str, float | None], Variant] = {}
-    for spec in _listed(specs):
+    for spec in _listed(specs, game):
         variant = find(spec, None, game)
         is_fixed = isinstance(spec, str) and "@" in spec
         several = [variant] if is_fixed or not has_severity(variant) else []
@@ -44,22 +45,35 @@ def label(variant: Variant) -> str:
     return variant_label(variant.name, variant.severity)
 
 
-def _listed(specs: VariantSpec | Iterable[VariantSpec]) -> Iterable[VariantSpec]:
+def left_out(specs: Iterable[VariantSpec], game: str) -> list[str]:
+    """What the suites among some specs have that a game lacks, a sentence for each suite."""
+    found = []
+    for spec in specs:
+        if isinstance(spec, str) and spec.startswith(SUITE):
+            name = spec.removeprefix(SUITE).partition("/")[0]
+            if missing := lacking(name, game):
+                found.append(f"suite {name} without what {game} lacks: {', '.join(missing)}.")
+    return found
+
+
+def _listed(
+    specs: VariantSpec | Iterable[VariantSpec], game: str = DEFAULT_GAME
+) -> Iterable[VariantSpec]:
     if isinstance(specs, str | Variant) or hasattr(specs, "keys"):
         specs = [specs]  # type: ignore[list-item]
     for spec in specs:
         if isinstance(spec, str) and spec.startswith(SUITE):
-            yield from _suite(spec.removeprefix(SUITE))
+            yield from _suite(spec.removeprefix(SUITE), game)
         else:
             yield spec
 
 
-def _suite(text: str) -> list[str]:
+def _suite(text: str, game: str) -> list[str]:
     """`published` is all of a suite's variants, `published/test` those of one split."""
     name, slash, split = text.partition("/")
     if name not in suites():
         raise unknown("suite", name, suites())
-    parts = suite(name)
+    parts = suite(name, game)
     if not slash:
         return [variant for part in parts.values() for variant in part]
     if split not in parts:

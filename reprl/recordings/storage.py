@@ -22,7 +22,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as packed
 
-from reprl import guard
+from reprl import guard, trust
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 
@@ -171,6 +171,7 @@ class RecordedPlay:
             if (folder / "run.json").is_file():
                 hint = f" (a run's agent records with `reprl record player={folder} out=DIR`)"
             raise UserError(f"{folder} is no recording: it has no {RECORD}{hint}.")
+        guard.inspect(folder)
         try:
             record = json.loads(guard.read_text(folder / RECORD))
             if record["format"] != FORMAT:
@@ -200,6 +201,10 @@ class RecordedPlay:
             raise ValueError
         if sum(c.steps for c in self.chunks) * facts.n_envs != self.frames:
             raise ValueError
+        with trust.reading(self.path):  # a game or variant of somebody's own is code
+            for name in [facts.game, *(part for v in facts.variants for part in v.split("+"))]:
+                if trust.names_user_code(name):
+                    trust.require(name.partition(":")[0].strip(), name)
         if self.frames > MOST_FRAMES:
             raise UserError(f"{self.path} has {self.frames:,} frames: {MOST_FRAMES:,} at most.")
 

@@ -274,6 +274,14 @@ def step_of(record: dict[str, Any]) -> int:
     return step if isinstance(step, int) else 0
 
 
+def score_of(folder: RunFolder) -> float | None:
+    """The number a sweeper maximizes: the best validation score, else the last one of training."""
+    record = folder.record()
+    best = record.get("best")
+    score = best.get("score") if isinstance(best, dict) else record.get("score")
+    return float(score) if isinstance(score, int | float) else None
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 

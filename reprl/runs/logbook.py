@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from reprl.components import described
+from reprl.disk import out_of_space
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
 from reprl.runs.media import LoggedTable, Medium
@@ -39,6 +43,19 @@ def identity_of(record: Mapping[str, Any], name: str) -> tuple[str, str]:
         if not WORD.fullmatch(word):
             raise UserError(f"run.json of {name} names no wandb run: {word[:40]!r} is no id.")
     return identity, project
+
+
+@contextmanager
+def harmless() -> Iterator[None]:
+    """Within this a logger may fail: what was measured is on the disk already."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if out_of_space(error):
+            raise
+        print(f"WARNING: not logged: {described(error)}", file=sys.stderr)
 
 
 def log_results(

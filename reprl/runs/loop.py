@@ -19,6 +19,7 @@ from reprl.escaping import cell
 from reprl.rng import stream_seed
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
+from reprl.runs.logbook import identity_of
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
 from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
@@ -79,6 +80,8 @@ class Session:
             self.progress.say(f"going on from step {self.model.num_timesteps:,}")
             return
         self.progress.say(f"{self.folder.path}")
+        if self.config.mode == "fast" and self.config.algo.get("compile", True):
+            self.progress.say("compiling: the first update takes up to a minute longer")
         for warning in self.config.warnings():
             print(f"WARNING: {warning}", file=sys.stderr)
         before, changed = None, []
@@ -147,6 +150,8 @@ class Session:
         from reprl.evaluation import FRAME_LIMIT, evaluate_model, mean_scores
 
         config, step = self.config, self.model.num_timesteps
+        count = config.eval.episodes * len(config.eval.variants)
+        self.progress.say(f"validating at step {step:,}: {count} games")
         games = evaluate_model(
             self.model,
             config.eval.variants,
@@ -248,6 +253,8 @@ class Session:
             "tags": sorted(set(tags)),
         }
         identity = str(record.get("id") or self.folder.path.name)
+        if record.get("wandb"):  # a resumed run goes on as the one it was
+            identity, settings["project"] = identity_of(record, self.folder.path.name)
         sink = WandbSink(
             self.folder.path, mode=self.config.wandb, identity=identity, settings=settings
         )

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
+PATIENCE = 30.0  # seconds without a row after which a line is shown all the same
 EARLY = 0.05  # of a run: before that, nothing is expected to be in its range
 HARMLESS = 0.02  # a clip range scheduled towards 0 clips everything, and harmlessly
 # the rules of docs/algorithms.md for the representation
@@ -114,6 +115,7 @@ class Progress:
         if not self.off and self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False)
         self.shown = 0.0
+        self.printed = time.monotonic()
         self.raised: set[str] = set()
 
     def __enter__(self) -> Progress:
@@ -133,7 +135,8 @@ class Progress:
             if row or time.monotonic() - self.shown > 0.5:
                 self.shown = time.monotonic()
                 self.live.update(view(self.title, moment), refresh=True)
-        elif row:
+        elif row or time.monotonic() - self.printed > PATIENCE / 2:
+            self.printed = time.monotonic()
             self.console.print(line(moment), highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:

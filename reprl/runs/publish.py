@@ -30,6 +30,7 @@ PICTURES = (
     *("attention/*.png", "attention/*.svg"),
     *("evaluation/film/*.webp", "evaluation/film/*.json"),
 )
+DECLARED = ("claims.yaml", "looks.json")  # what was declared, and when somebody looked
 BASELINES = "baselines/evaluation/episodes.csv"
 OF_THE_MACHINE = ("host", "pid", "job", "python_path")
 SMALL = 1_000_000  # bytes; of a longer metrics.csv only the curves are kept
@@ -62,6 +63,9 @@ def publish(
         guard.inspect(source, without=("checkpoints",))
         if (source / BASELINES).is_file() and source.is_relative_to(place):
             _copy_table(source / BASELINES, target / source.relative_to(place) / BASELINES)
+        for name in DECLARED if source.is_relative_to(place) else ():
+            if (source / name).is_file():  # or a report of the copy would judge other claims
+                _copy_table(source / name, target / source.relative_to(place) / name)
     return copies
 
 

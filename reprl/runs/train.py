@@ -34,7 +34,7 @@ from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
 from reprl.trust import folders as trust_folders
-from reprl.trust import reading
+from reprl.trust import reading, require_named
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
@@ -55,6 +55,8 @@ def run(
     **extra: Any,
 ) -> tuple[int, RunFolder, Algorithm]:
     """Train a new run; its folder appears only once everything has been built."""
+    with blamed(python_path):
+        callbacks = [*make_callbacks(config), *callbacks]
     env = make_env(config)
     try:
         with blamed(python_path):
@@ -99,12 +101,14 @@ def resume(path: str) -> int:
         for warning in warnings_of(folder.record(), str(folder.path)):
             print(f"WARNING: {warning}", file=sys.stderr)
         stack = ExitStack()
+        callbacks: list[BaseCallback] = []
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
             stack.close()  # of a checkpoint that was of no use
             env = stack.enter_context(closing(make_env(config)))
             with blamed(trust_folders()):
                 model = make_model(config, env)
+                callbacks[:] = make_callbacks(config)
             if stored is None:
                 model.attach(folder.path)
                 return Session(config, folder, model, {})
@@ -119,7 +123,7 @@ def resume(path: str) -> int:
             # of a step whose validation is still to come nothing has been written for good
             rewind(folder, step - session.pending)
             drop_beyond(folder.path, step)
-            return train(session, resumed=True)
+            return train(session, resumed=True, callbacks=callbacks)
 
 
 def clear_leftovers(folder: RunFolder) -> None:
@@ -288,6 +292,17 @@ def make_model(config: Config, env: AtariVecEnv) -> Algorithm:
     )
     model.set_logger(Logger(None, []))
     return model
+
+
+def make_callbacks(config: Config) -> list[BaseCallback]:
+    """The callbacks of a run; what they remember is their own, and not in a checkpoint."""
+    found = []
+    for spec in (config.callbacks or {}).values():
+        path = str(spec["_target_"])
+        module = path.partition(":")[0] if ":" in path else path.rpartition(".")[0]
+        require_named(module, path)
+        found.append(components.build("callbacks", spec))
+    return found
 
 
 def rewind(folder: RunFolder, step: int) -> None:

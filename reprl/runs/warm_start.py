@@ -62,6 +62,7 @@ def branch(model: Algorithm, config: Config) -> None:
                 f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
             )
         model.restore(stored)
+        print(f"parent: {path} goes on from step {stored.step:,} in this run, exactly as it was.")
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "

@@ -110,7 +110,11 @@ class TensorBoardSink:
                 encoded_image_string=gif(medium.frames, medium.fps),
             )
             summary = Summary(value=[Summary.Value(tag=name, image=picture)])
-            self.writer.file_writer.add_summary(summary, step)
+            self._events().add_summary(summary, step)
+
+    def _events(self) -> Any:
+        """The event file, of which torch's types say that it is never open."""
+        return self.writer.file_writer
 
     def _write_hparams(self, hparams: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard.summary import hparams as summaries
@@ -118,7 +122,7 @@ class TensorBoardSink:
         plain = {k: v if isinstance(v, int | float) else str(v) for k, v in hparams.items()}
         begin, start, _ = summaries(plain, dict.fromkeys(HPARAM_METRICS, 0.0))
         for summary in (begin, start):
-            self.writer.file_writer.add_summary(summary, 0)
+            self._events().add_summary(summary, 0)
         self.writer.flush()
 
     def close(self) -> None:

@@ -17,9 +17,11 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     """Check every job, then run what is not done yet; the exit code says if all of it is."""
     from reprl.claims import record_of
     from reprl.runs.places import check_launch, check_writable
-    from reprl.sweeps import plan
+    from reprl.sweeps import application, plan
     from reprl.sweeps.ledger import Ledger
 
+    if application.asks_for_sweeper(overrides):
+        return application.sweep(overrides, config_dirs)
     sweep = plan.make(overrides, config_dirs)
     check_writable(sweep.folder)
     check_launch((job.config for job in sweep.jobs), here=not sweep.hydra)

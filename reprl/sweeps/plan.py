@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
@@ -18,7 +19,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from reprl import __version__
-from reprl.config.compose import options, search_dirs
+from reprl.config.compose import OURS, PRIMARY, options, search_dirs
 from reprl.config.overrides import expand, parse
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError, nearest
@@ -28,6 +29,10 @@ from reprl.runs.places import expanded
 from reprl.settings import SEED
 from reprl.validation import Number, flag
 
+# One single-thread job per core: two such jobs do more than one job with two threads.
+ALONE = {"threads": "1", "env.workers": "0"}
+OUR_LAUNCHER = ("hydra/launcher=reprl",)
+LAUNCHER_KEYS = tuple(f"hydra.launcher.{key}" for key in ("jobs", "time_limit", "retry"))
 JOBS = Number(1, whole=True)
 MOST_SEEDS = Number(2, 1000, whole=True)
 SEEDS = ("seeds", "max_seeds")  # keys of a sweep, not of its runs
@@ -105,7 +110,8 @@ class Plan:
 
 def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     """Expand and check everything; the first thing wrong raises a UserError."""
-    rest, settings, file = split(overrides, config_dirs)
+    rest, settings, file = settings_of(overrides, config_dirs)
+    rest = [o for o in rest if o not in ("hydra/sweeper=basic", "hydra/launcher=reprl")]
     if settings.max_seeds is not None:
         for text, override in zip(rest, parse(rest), strict=True):
             if override.key_or_group == "seed":
@@ -129,14 +135,13 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
     # A key of the file keeps its place, whoever sets it: the first one is the outer loop.
     rest = [given.get(k, f"{k}={v}") for k, v in file.items()]
     rest += [text for key, text in said if key not in file]
-    # One single-thread job per core: two such jobs do more than one job with two threads.
-    defaults = {"threads": "1", "env.workers": "0"}
-    rest += [f"{k}={v}" for k, v in defaults.items() if k not in given and k not in file]
-    place, rest = _place(rest)
+    rest += [f"{k}={v}" for k, v in ALONE.items() if k not in given and k not in file]
+    place, rest = one_place(rest)
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
     composed: dict[tuple[str, ...], Config] = {}
-    for number, job_overrides in enumerate(expand(rest)):
+    dirs = search_dirs(overrides, config_dirs)
+    for number, job_overrides in enumerate(expand(rest, lambda group: options(group, dirs))):
         config = _load(job_overrides, config_dirs, composed, elsewhere=bool(hydra))
         job = Job(number, tuple(job_overrides), config, tuple(config_dirs))
         if job.identity in seen:
@@ -147,10 +152,24 @@ def make(overrides: list[str], config_dirs: list[Path]) -> Plan:
         seen[job.identity] = job
         jobs.append(job)
     if not jobs:
-        empty = next(o for o in rest if not expand([o]))
+        empty = next(o for o in rest if not expand([o], lambda group: options(group, dirs)))
         raise UserError(f"the sweep has no job: '{empty}' gives no value.")
     folder = _default_folder(jobs) if place is None else _one_folder(place, jobs)
     return Plan(tuple(jobs), settings, folder, tuple(hydra))
+
+
+def jobs_of(
+    batch: Sequence[Sequence[str]], config_dirs: list[Path], *, first: int, primary: str
+) -> list[Job]:
+    """The jobs that a sweeper of Hydra asks for, each checked; what is asked twice is done once."""
+    jobs = []
+    for number, words in enumerate(batch, first):
+        rest = [o for o in words if not o.lstrip("+~").startswith(("hydra.", "hydra/"))]
+        given = {o.key_or_group for o in parse(rest)}
+        rest += [f"{key}={value}" for key, value in ALONE.items() if key not in given]
+        rest += [f"{PRIMARY}{primary}"] if primary != OURS else []
+        jobs.append(Job(number, tuple(rest), load(rest, config_dirs), tuple(config_dirs)))
+    return jobs
 
 
 def with_seed(job: Job, seed: int, number: int) -> Job:
@@ -165,7 +184,7 @@ def is_launcher(override: str) -> bool:
     return override.lstrip("+~").startswith(("hydra/launcher", "hydra.launcher"))
 
 
-def _place(overrides: list[str]) -> tuple[str | None, list[str]]:
+def one_place(overrides: list[str]) -> tuple[str | None, list[str]]:
     """How the sweep's folder is named, None if it is not named, and the other overrides."""
     place: str | None = None
     rest = []
@@ -227,15 +246,18 @@ def _load(
     return check({**composed[rest].plain(), "run_dir": None, "seed": seed})
 
 
-def split(
+def settings_of(
     overrides: list[str], config_dirs: list[Path]
 ) -> tuple[list[str], SweepSettings, dict[str, str]]:
     """Separate what the runs are set to from how the sweep runs and from `sweep=FILE`."""
     rest = []
     file: dict[str, str] = {}
     values: dict[str, Any] = {}
+    ours = not any(o.startswith("hydra/launcher=") for o in overrides if o not in OUR_LAUNCHER)
     for text in overrides:
         key, _, value = text.lstrip("+").partition("=")
+        if ours and key in LAUNCHER_KEYS:  # what conf/hydra/launcher/reprl.yaml calls it
+            key = key.replace("hydra.launcher.", "sweep.")
         if key == "sweep":
             file |= _sweep_file(value, search_dirs(overrides, config_dirs))
         elif key.startswith("sweep."):

@@ -123,6 +123,11 @@ def test_beats_random_rule() -> None:
     assert beats_random([1, 2, 0, 3], random) is False
     assert beats_random([0, 0, 0, 0], [0, 0]) is False
     assert beats_random([5], random) is None
+    many = [*random] * 60  # as many as ship
+    assert beats_random([60.0, 96.0, 300.0], many) is True  # Welch's p of these is 0.09
+    assert stats.ttest_ind([60.0, 96.0, 300.0], many, equal_var=False).pvalue / 2 > 0.05
+    assert beats_random([96.0, 300.0], many) is True
+    assert beats_random([0.0, 1.0, 9.0], many) is False
     assert is_ranked([True, True, False]) is True
     assert is_ranked([True, False]) is False
     assert is_ranked([None, None]) is None

@@ -36,6 +36,9 @@ def test_the_finding_and_its_plot_are_on_the_first_screen(page: Any) -> None:
     assert title.startswith(f"{FIRST} keeps most:")
     assert "points on the variants against" in title
     assert title.endswith("on diagonals nobody plays")
+    best = page.run("document.querySelector('.best').innerText")
+    assert best.startswith("Weakest on diagonals: ")
+    assert best.endswith("Where it looks was not measured.")
     how = page.run("document.querySelector('.how').innerText")
     assert "6 methods × 3 seeds" in how
     assert "20 sampled games" in how

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reprl.analysis.finding import best_in_words
+from reprl.analysis.gap import played
 from reprl.analysis.load import Run, collect
 from reprl.analysis.summary import against_plain, verdict
 from tests.helpers import refuses
@@ -261,3 +263,26 @@ def test_a_run_says_its_games_score_scale(
     record = {} if recorded is None else {"score_scale": recorded}
     run = Run("r", tmp_path, "m", 1, {"env": {"game": game}}, record)
     assert run.score_scale == scale
+
+
+def test_the_best_method_has_a_weakness_and_a_place_it_looks_at(sweep: Path) -> None:
+    table = played(collect([sweep]).episodes)
+    best, means = "ppo softplus + boxes", table.scores.loc["ppo softplus + boxes"].mean()
+    names = ["constant_rectangle", "moving_square", "green_lines", "diagonals"]
+    worst = min(names, key=lambda name: means[name])
+    seen = {"view": "mask", "clean": "24×", "varied": "15×", "distractor": "1.0×"}
+    text = best_in_words(table, best, seen, "ball")
+    assert text.startswith(
+        f"Weakest on {worst}: {means[worst]:.1f} points ({means['original']:.1f}"
+    )
+    assert text.endswith(
+        "Looks at the ball: its mask peaks there 24× as often as chance, 15× on the variants; on "
+        "what is drawn 1.0×."
+    )
+    blind = best_in_words(table, best, {"view": "mask", "varied": "0.4×"}, "ball")
+    assert blind.endswith(
+        "Does not look at the ball: its mask peaks there 0.4× as often as chance on the variants."
+    )
+    for unknown in (best_in_words(table, best, {}, "ball"), best_in_words(table, best, seen, None)):
+        assert unknown.endswith("Where it looks was not measured.")
+    assert best_in_words(table, None, {}, "ball") == best_in_words(None, best, {}, "ball") == ""

@@ -24,6 +24,10 @@ SMALL = [
     *("env.max_frames=1000", "algo.n_steps=16", "algo.batch_size=16", "total_steps=64"),
     *("checkpoint.every=32", "eval.every=0"),
 ]
+TAUGHT = [
+    *("algo=distillation", *(word for word in SMALL if "batch_size" not in word)),
+    *("algo.batch_size=16", "algo.updates=1", "encoder=nature"),
+]
 PLAY = ["variants=original", "episodes=1", "workers=0", "progress=off", "agents=none"]
 EVIL = """
 from pathlib import Path
@@ -107,6 +111,8 @@ def every_command(run: Path) -> dict[str, list[str]]:
         "attention": ["attention", str(run), "steps=16"],
         "video": ["video", str(run), "seconds=0.2", "output=film.gif"],
         "export": ["runs", str(run), "export=copy"],
+        "player": ["record", f"player={run}", "frames=16", "n_envs=2", "out=played"],
+        "teacher": ["train", *TAUGHT, f"algo.teacher={run}", "run_dir=taught"],
         "parent": ["train", f"parent={run}", *parent],
         "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
     }

@@ -42,7 +42,7 @@ a module of the folder as encoder | config.yaml | resume | 2 evilmod
 a module of the folder as encoder | config.yaml | verify runs report | 0
 a module of the folder as encoder | state.json | evaluate attention probe video | 2 evilmod
 a module of the folder as encoder | state.json | layers intervene breaking embed | 2 evilmod
-a module of the folder as encoder | state.json | plasticity | 2 evilmod
+a module of the folder as encoder | state.json | plasticity player teacher | 2 evilmod
 a module of the folder as encoder | state.json | verify parent resume | 0
 a module of the folder as game | config.yaml | evaluate attention probe resume | 2 evilmod
 a module of the folder as game | config.yaml | verify runs diff report export | 0

@@ -334,7 +334,9 @@ def test_an_export_is_not_written_through_a_link(
     assert list(outside.iterdir()) == [] if outside.is_dir() else outside.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["evaluation/film/a.webp", "attention/a.png", "metrics.csv"])
+@pytest.mark.parametrize(
+    "name", ["evaluation/film/a.webp", "attention/a.png", "metrics.csv", "claims.yaml"]
+)
 def test_an_export_carries_nothing_from_outside(name: str, played: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     (played / name).parent.mkdir(exist_ok=True)

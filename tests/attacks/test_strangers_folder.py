@@ -474,3 +474,47 @@ def test_a_header_that_lies_about_its_length_is_one_sentence(run: Path) -> None:
 
 def test_yaml_of_our_own_may_repeat_itself() -> None:
     assert guard.load_yaml("a: &a [1, 2]\nb: *a\n") == {"a": [1, 2], "b": [1, 2]}
+
+
+# -- recordings -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small recording in the folder where the command is given."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["record", "frames=32", "n_envs=2", "size=36", "out=data"]
+    assert main(arguments) == 0
+    return tmp_path / "data"
+
+
+PRETRAIN = [
+    *("pretrain", "auxiliary=reconstruction", "threads=1", "device=cpu", "progress=off"),
+    *("env.n_envs=2", "env.stack=2", "encoder.features_dim=16", "algo.updates=1"),
+    *("algo.batch_size=16", "total_frames=16", "data=data", "run_dir=pre"),
+]
+
+
+@pytest.mark.parametrize("fact", ["game", "variants"])
+def test_a_recording_names_no_code(
+    fact: str, recording: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (recording / "evilmod.py").write_text(EVIL.format(marker=str(marker)))
+    (recording.parent / "evilmod.py").write_text(EVIL.format(marker=str(marker)))
+    name: Any = "evilmod:Look" if fact == "game" else ["original+evilmod:Look"]
+    change(recording / "recording.json", lambda record: record["facts"].update({fact: name}))
+    assert main(PRETRAIN) == 2
+    assert not marker.exists()
+    assert "evilmod" in capsys.readouterr().err
+    assert not Path("pre").exists()
+
+
+@pytest.mark.parametrize("file", ["recording.json", "000000.frames"])
+def test_a_recording_leads_nowhere_else(
+    file: str, recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path / "outside"
+    shutil.move(recording / file, outside)
+    (recording / file).symlink_to(outside)
+    assert main(PRETRAIN) == 2
+    assert f"{file} is a link out of the folder" in capsys.readouterr().err

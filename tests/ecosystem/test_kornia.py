@@ -1,6 +1,7 @@
 """kornia's own augmentations and any nn.Module as augmentations of a run."""
 
 import os
+import random
 import signal
 from pathlib import Path
 
@@ -116,7 +117,8 @@ class Darker(nn.Module):
     """A user's own module, which draws as it likes."""
 
     def forward(self, images):
-        return images * torch.rand(len(images), 1, 1, 1) * float(np.random.uniform(0.9, 1))
+        each = torch.rand(len(images), 1, 1, 1)
+        return images * each * float(np.random.uniform(0.9, 1)) * random.uniform(0.9, 1)
 
 
 class Weighted(nn.Module):

@@ -49,7 +49,7 @@ def test_it_runs(notebook: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     words = {
         "own_loss": "with the loss",
-        "study": "4 runs",
+        "study": "4 runs 8 games",
         "train_and_look": "green_lines",
     }
     assert words[notebook.stem] in done.stdout

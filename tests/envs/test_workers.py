@@ -34,7 +34,7 @@ def _patient():
 
 @pytest.fixture(scope="module")
 def pong():
-    env = make_vec_env(n_envs=2, game="pong", workers=2)
+    env = make_vec_env(n_envs=2, game="boxing", workers=2)
     env.reset()
     yield env
     env.close()
@@ -42,7 +42,7 @@ def pong():
 
 def steps_like_one_process(env, count=5):
     """Reset both, step both; whether every observation is the same."""
-    other = make_vec_env(n_envs=2, game="pong")
+    other = make_vec_env(n_envs=2, game="boxing")
     env.seed(8), other.seed(8)
     same = [np.array_equal(env.reset(), other.reset())]
     for _ in range(count):
@@ -52,7 +52,7 @@ def steps_like_one_process(env, count=5):
 
 def test_after_a_refusal_every_answer_belongs_to_its_question(pong):
     for _ in range(2):
-        with refuses("breakout", "'pong'"):
+        with refuses("breakout", "'boxing'"):
             pong.objects()
     assert steps_like_one_process(pong)
 
@@ -88,7 +88,7 @@ def test_a_worker_survives_signals_while_it_starts():
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nothing_is_asked_between_the_halves_of_a_step(workers, pong):
-    env = pong if workers else make_vec_env(n_envs=2, game="pong")
+    env = pong if workers else make_vec_env(n_envs=2, game="boxing")
     env.reset()
     with refuses("step_async"):
         env.step_wait()

@@ -28,10 +28,14 @@ def test_the_report_finds_the_same_in_the_copy(tmp_path: Path, capsys: Any) -> N
     source, target = tmp_path / "runs" / "sweep", tmp_path / "results" / "first"
     write_sweep(source, seeds=2, episodes=3)
     write_film_of(sorted(source.glob("ppo-*"))[0])
+    for name in ("claims.yaml", "looks.json"):
+        (source / name).write_text(f"the very {name}\n")
     assert main(["runs", str(source)]) == 0
     before = capsys.readouterr().out
     assert main(["runs", str(source), f"export={target}"]) == 0
     assert "4 runs -> " in capsys.readouterr().out
+    for name in ("claims.yaml", "looks.json"):
+        assert (target / name).read_text() == f"the very {name}\n"
     ours, theirs = collect([source]), collect([target])
     assert [r.name for r in ours.runs] == [r.name for r in theirs.runs]
     for name in ("episodes", "twin", "attention", "faithfulness"):

@@ -125,9 +125,10 @@ def constructed(group: str, spec: dict[str, Any], key: str) -> None:
     elif group == "encoder":
         components.build(group, spec, observation_space=SPACE)
     elif group == "algo":
-        components.build(
-            group, {**spec, **{k: v for k, v in SMALL.items() if k != key}}, env=Catch()
-        )
+        small = {k: v for k, v in SMALL.items() if k != key}
+        if "n_steps" not in spec:  # pretraining collects nothing
+            small.pop("n_steps", None)
+        components.build(group, {**spec, **small}, env=Catch())
     else:
         components.build(group, spec)
 

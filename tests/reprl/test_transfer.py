@@ -127,6 +127,7 @@ def test_from_one_game_and_variant_to_another(
     """All of a parent needs the same actions; its encoder goes anywhere."""
     parent = make_run(tmp_path / "parent", **{"encoder.features_dim": 16})
     small = ["env.size=36", "env.stack=2", "total_steps=32", "eval.every=0", "checkpoint.every=32"]
+    small += ["algo.learning_rate=1e-3"]  # a schedule would end at 0 with the only update
     other = ["env.game=pong", "env.variant=original", "encoder.freeze=true"]
     Commands(capsys).refuse(
         ["train", *TINY, *small, *other, f"parent={parent}", f"run_dir={tmp_path / 'no'}"],

@@ -224,7 +224,9 @@ def where() -> str:
         return f"slurm {variables['SLURM_JOB_ID']} {host}"
     if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
         return f"ray {ray.get_runtime_context().get_node_id()[:8]} {host}"
-    return f"submitit {variables.get('SUBMITIT_LOCAL_JOB_ID', '')} {host}"
+    if "SUBMITIT_LOCAL_JOB_ID" in variables:
+        return f"submitit {variables['SUBMITIT_LOCAL_JOB_ID']} {host}"
+    return f"process {os.getpid()} {host}"
 
 
 def note(folder: Path, task: JobSpec, **values: Any) -> None:

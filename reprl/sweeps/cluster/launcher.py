@@ -20,6 +20,7 @@ from reprl.sweeps.plan import Plan
 
 EXTRAS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 MODULES = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
+KNOWN = (*EXTRAS, "joblib", "basic")  # any other plugin that is installed is taken too
 ANSWER = 5.0  # seconds a cluster's port has to answer
 REQUEUES = 100  # a run goes on in as many time slots as it needs
 TEN_DAYS = 14_400  # minutes; submitit's local executor would stop a job after one hour
@@ -44,7 +45,8 @@ def choose(plan: Plan) -> Launcher:
     settings = _compose(name, [*given, *own])
     if plan.settings.jobs or name == "submitit_local":
         count = plan.settings.jobs or len(os.sched_getaffinity(0))
-        key = "launcher.array_parallelism" if name == "submitit_slurm" else "sweeper.max_batch_size"
+        slots = {"submitit_slurm": "launcher.array_parallelism", "joblib": "launcher.n_jobs"}
+        key = slots.get(name, "sweeper.max_batch_size")
         if f"hydra.{key}" not in keys:
             own.append(f"hydra.{key}={count}")
     ray = _ray(dict(settings["ray"]["init"])) if name == "ray" else None
@@ -64,18 +66,15 @@ def _name(overrides: tuple[str, ...]) -> tuple[str, list[str]]:
     if not names:
         raise UserError(
             f"'{rest[0]}' sets a launcher that is not chosen: add hydra/launcher= with one of "
-            f"{', '.join(EXTRAS)}."
+            f"{', '.join(KNOWN)}."
         )
-    name = names[-1].partition("=")[2]
-    if name not in EXTRAS:
-        raise UserError(
-            f"hydra/launcher={name} is unknown: choose from {', '.join(EXTRAS)}; without it the "
-            f"sweep runs on this machine.{nearest(name, EXTRAS)}"
-        )
-    return name, rest
+    return names[-1].partition("=")[2], rest
 
 
 def _require(name: str) -> None:
+    if name not in EXTRAS:
+        _require_plugin(name)
+        return
     extra = EXTRAS[name]
     try:
         found = importlib.util.find_spec(f"hydra_plugins.{MODULES[extra]}")
@@ -92,10 +91,27 @@ def _require(name: str) -> None:
         )
 
 
+def _require_plugin(name: str) -> None:
+    """Refuse a launcher that no plugin of Hydra's offers here."""
+    GlobalHydra.instance().clear()
+    with initialize(version_base="1.3", config_path=None):
+        try:
+            compose(overrides=[f"hydra/launcher={name}"], return_hydra_config=True)
+        except HydraException:
+            here = "" if name != "joblib" else " (pip install hydra-joblib-launcher adds it)"
+            raise UserError(
+                f"hydra/launcher={name} is unknown or not installed{here}: choose from "
+                f"{', '.join(KNOWN)}; without it the sweep runs on this "
+                f"machine.{nearest(name, KNOWN)}"
+            ) from None
+
+
 def _defaults(name: str, plan: Plan) -> dict[str, str]:
     """What the launcher is told unless the user says otherwise."""
     cores = max(job.config.threads + job.config.env.workers for job in plan.jobs)
     gpus = any(job.config.device.startswith("cuda") for job in plan.jobs)
+    if name not in EXTRAS:
+        return {}
     if name == "ray":
         values: dict[str, Any] = {"ray.remote.num_cpus": cores}
         values |= {"ray.remote.num_gpus": 1} if gpus else {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reprl.envs import Box, Game, Grid, Objects, Roles, ScriptedAgent, game, make_vec_env
-from reprl.envs.games import breakout, mirrored
+from reprl.envs.games import breakout, canonical, mirrored
 from reprl.envs.protocol import GameVecEnv
 from tests.envs.console import Console
 from tests.helpers import refuses
@@ -23,8 +23,27 @@ def test_a_name_finds_its_game() -> None:
     assert found is breakout.GAME
     assert (found.tracked, found.scripted) == ("ball", ScriptedAgent)
     assert game(OWN) is FREEWAY
-    assert game("pong") == Game(cartridge="pong")
-    assert not game("pong").has_truth
+    assert game("boxing") == Game(cartridge="boxing")
+    assert not game("boxing").has_truth
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Pong", "pong"),
+        ("ALE/Pong-v5", "pong"),
+        ("PongNoFrameskip-v4", "pong"),
+        ("MsPacman", "ms_pacman"),
+        ("ms_pacman", "ms_pacman"),
+        ("SpaceInvadersDeterministic-v0", "space_invaders"),
+        ("Brekout", "Brekout"),
+        (OWN, OWN),
+    ],
+)
+def test_games_are_found_as_people_write_them(written: str, name: str) -> None:
+    assert canonical(written) == name
+    if name != "Brekout":
+        assert game(written) == game(name)
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,12 @@ def test_a_users_effect_is_described() -> None:
         ("user_module:Need", {}, ["user_module:Need", "severity"]),
         ("user_module:OneName", {}, ["games='breakout'", "tuple"]),
         ("user_module:Misspelt", {}, ["unknown game", "'Breakout'", "'breakout'"]),
-        ("user_module:Ring", {"game": "pong"}, ["user_module:Ring", "games = ('breakout',)"]),
-        ("user_module:Ring+noise", {"game": "pong"}, ["user_module:Ring", "breakout only"]),
+        (
+            "user_module:Ring",
+            {"game": "boxing"},
+            ["user_module:Ring", "games = ('breakout', 'pong')"],
+        ),
+        ("user_module:Ring+noise", {"game": "boxing"}, ["user_module:Ring", "breakout, pong only"]),
         (Variant("mine", "custom", games=("Pong",)), {}, ["unknown game", "'pong'"]),
         (
             Variant("mine", "custom", effects=(Part("user_module:Paint", {"grey": 7}),)),

@@ -12,10 +12,13 @@ from reprl.envs.games.breakout import breakout_objects
 from reprl.envs.variation import Effect, find, suite, suites, variants
 from reprl.envs.variation.drawing import gray
 from reprl.envs.variation.lookup import catalogue
+from reprl.envs.variation.suites import lacking
+from reprl.evaluation.variants import expand, left_out
 from tests.envs.console import Console, follow, frames
 from tests.helpers import refuses
 
-NAMES = variants()
+# modes are chosen before a game: test_modes.py plays them
+NAMES = [n for n in variants() if catalogue()[n].family != "mode"]
 STRENGTHS = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
 DRAWN = [n for n in NAMES if catalogue()[n].family == "drawing"]
 DYNAMIC = [n for n in NAMES if catalogue()[n].family == "dynamics"]
@@ -63,7 +66,8 @@ def test_every_variant_is_declared_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in NAMES if catalogue()[n].family in ("drawing", "picture")]
+    "name",
+    [n for n in NAMES if catalogue()[n].family in ("drawing", "picture") and n != "flicker"],
 )
 def test_severity_changes_the_picture_more_and_more(name: str, screen: np.ndarray) -> None:
     changes = [change(drawn(find(name, severity=s), screen)[0], screen) for s in STRENGTHS]
@@ -184,6 +188,7 @@ def test_pictures_leave_the_game_alone(name: str) -> None:
     [
         ("player_white", (214, 214, 214)),
         ("player_red", (144, 28, 0)),
+        *((f"player_gray_{level}", (level,) * 3) for level in (74, 111, 142, 170, 192)),
         ("player_matched", (162, 98, 33)),
         ("bricks_blue", (20, 0, 144)),
         ("bricks_green", (92, 186, 92)),
@@ -336,11 +341,25 @@ def test_suites_are_splits_of_known_variants() -> None:
         assert list(split) == ["train", "validation", "test"]
         flat = [v for part in split.values() for v in part]
         assert len(flat) == len(set(flat)), name
-        assert set(flat) <= set(NAMES)
+        assert set(flat) <= set(variants())
         assert all(split.values())
-    assert {v for part in suite("all").values() for v in part} == set(NAMES)
+    assert {v for part in suite("all").values() for v in part} == set(variants())
     with refuses("'publised'", "'published'"):
         suite("publised")
+
+
+def test_a_suite_leaves_out_what_a_game_lacks_and_says_so() -> None:
+    here = suite("dynamics", "pong")
+    assert here["test"] == ["drift_down", "faster_rally", "lazy_opponent"]
+    assert suite("dynamics")["test"] == ["drift_left", "gravity_down", "faster_ball"]
+    assert {v for part in suite("all", "pong").values() for v in part} == set(variants("pong"))
+    assert "player_red" in lacking("colour", "pong")
+    assert "paddle_red" in lacking("colour", "breakout")
+    assert lacking("published", "pong") == []
+    (sentence,) = left_out(["original", "suite:dynamics/test", "suite:picture"], "pong")
+    assert "suite dynamics" in sentence
+    assert "gravity_up" in sentence
+    assert [v.name for v in expand("suite:dynamics/test", (), "pong")] == here["test"]
 
 
 def test_other_games_get_the_pictures_but_not_breakouts_ram() -> None:

@@ -5,10 +5,11 @@ import pytest
 
 from reprl.envs import make_vec_env
 from reprl.envs.variation import variants
+from reprl.envs.variation.base import PHYSICS
 from reprl.envs.variation.lookup import catalogue
 
 NAMES = variants()
-SEEN = [n for n in NAMES if catalogue()[n].family != "dynamics"]
+SEEN = [n for n in NAMES if catalogue()[n].family not in PHYSICS]
 
 
 def test_every_variant_plays_and_pictures_leave_twins_alone() -> None:
@@ -42,7 +43,11 @@ def _draws(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["moving_square", "random_squares+drift_left", "strobing_bricks+noise", "faster_ball"]
+    "name",
+    [
+        *("moving_square", "random_squares+drift_left", "strobing_bricks+noise", "faster_ball"),
+        *("moving_video+flicker", "mode_8+small_paddle"),
+    ],
 )
 def test_a_snapshot_continues_in_another_environment(name: str) -> None:
     rng = np.random.default_rng(1)

@@ -381,7 +381,7 @@ def test_other_algorithms_have_advantages() -> None:
 
 
 def test_a_game_without_a_scripted_player_is_refused() -> None:
-    env = make_vec_env(n_envs=2, game="pong")
-    with refuses("breakout", "'pong'"):
+    env = make_vec_env(n_envs=2, game="boxing")
+    with refuses("breakout", "'boxing'"):
         imitation(env)
     env.close()

@@ -113,10 +113,12 @@ class World:
         at: Callable[[int], tuple[Tensor, Tensor]] | None = None,
     ) -> Batch:
         count = len(observations)
+        at = at or (lambda offset: (observations, torch.zeros(count, dtype=torch.bool)))
+        played = torch.zeros(count, dtype=torch.long) if actions is None else actions
         output = self.encoder.encode(observations.float() / 255)
         return Batch(
             observations=observations,
-            actions=torch.zeros(count, dtype=torch.long) if actions is None else actions,
+            actions=played,
             rewards=torch.zeros(count) if rewards is None else rewards,
             returns=torch.zeros(count) if returns is None else returns,
             advantages=torch.zeros(count),
@@ -128,7 +130,8 @@ class World:
             log_probs=self.policy.action_net(output.features).log_softmax(1),
             values=self.policy.value_net(output.features).flatten(),
             generator=self.generator,
-            at=at or (lambda offset: (observations, torch.zeros(count, dtype=torch.bool))),
+            at=at,
+            actions_at=lambda offset: (played, at(offset)[1]),
         )
 
     def reached(self, loss: AuxiliaryLoss, batch: Batch) -> set[str]:

@@ -73,5 +73,5 @@ def test_boxes_are_those_of_the_sample(kind: Any, mode: str, monkeypatch: Any) -
 
 
 def test_a_game_without_truth_is_refused() -> None:
-    with pytest.raises(UserError, match="boxes.*pong"):
-        PPO("CnnPolicy", make_vec_env(n_envs=1, game="pong"), n_steps=8, batch_size=8, **TAUGHT)
+    with pytest.raises(UserError, match="boxes.*boxing"):
+        PPO("CnnPolicy", make_vec_env(n_envs=1, game="boxing"), n_steps=8, batch_size=8, **TAUGHT)

@@ -31,6 +31,10 @@ attention=conv_2 | attention=conv_2 is unknown | Did you mean
 auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
+env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
+env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
+env.variant=drift_up | 'drift_up' cannot be played in game 'breakout'
+env.variant=mode_3 | 'mode_3'
 experiment=debgu | experiment=debgu is unknown | Did you mean 'debug'?
 encoder=null | encoder
 total_steps=[1] | total_steps
@@ -93,6 +97,15 @@ run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
 parent={run}@999 | 999
 parent={file} | {file}
+hydra.run.dir={file} | {file} | is a file
+hydra.sweeper.x=1 | hydra.sweeper.x | -m
+hydra.jb.chdir=true | hydra.jb
+--cfg=everything | --cfg=everything | job
+--info=nothing | --info=nothing | plugins
+--resolve | --cfg
+--config-name | --config-name
+--config-name=mine | --config-name=mine | train
+augmentation={{size:3}} | augmentation | _target_
 parent.load=encoder | parent.load=encoder | parent=DIR
 parent={run} parent.load=encodr | parent.load=encodr | Did you mean 'encoder'?
 parent={run} parent.laod=encoder | parent.laod
@@ -109,10 +122,17 @@ algo=distillation algo.teacher={empty} | {empty} | checkpoint
 algo=distillation algo.teacher={run} algo.temperature=0 | algo.temperature=0
 algo=distillation algo.teacher={run} algo.n_epochs=2 | algo.n_epochs
 algo=pretrain | auxiliary is none
-hydra.run.dir=x | hydra.run.dir
-hydra.sweep.dir=x | hydra.sweep.dir
 =1 | =1
 ~seed | seed
+~algo.target_kl | algo.target_kl | null
++algo.foo=3 | algo.foo
++algo.use_sde=true | algo.use_sde
+=3 | =3
+algo.n_steps=1000000 | algo.n_steps=1000000 | memory
+'auxiliary=[contrastive,none]' | auxiliary | none
++encoder.frieze=true --cfg | frieze
+'callbacks={{x:3}}' | callbacks.x
+'callbacks={{x:{{_target_:reprl.encoders.Nature}}}}' | callbacks | BaseCallback
 ++foo=1 | foo
 seed=${{nothing}} | nothing
 eval.variants.x=1 | eval.variants.x=1
@@ -133,6 +153,9 @@ trust=1bad | trust=1bad
 -m seed=0,1 sweep=sedes | sedes | Did you mean 'seeds'?
 -m seed=0,1 run_dir={file} | {file}
 -m seed=0,1 hydra/launcher=moon | moon
+-m 'seed=glob(x*)' | seed
+-m 'seed=interval(0,1)' | interval | hydra/sweeper
+-m seed=0,1 hydra/sweeper=moon | moon
 -m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
 -m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
 -m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
@@ -166,9 +189,14 @@ verify {empty} | is not a run folder
 verify {not_json} | run.json
 verify {not_yaml} | config.yaml
 verify {run} all=1 | no key 'all'
-evaluate | exactly one run folder
+evaluate | at least one run folder
 evaluate {empty} | {empty}
-evaluate {run} {run} | exactly one run folder
+evaluate {run} {run} | {run} | given twice
+extend {run} | total_steps
+extend {run} total_steps=1 | total_steps=1 | {run}
+extend {run} total_steps=x | total_steps=x
+extend {empty} total_steps=9 | {empty}
+extend nowhere total_steps=9 | nowhere
 evaluate {run} episodes=0 | episodes=0
 evaluate {run} episodes=x | episodes=x
 evaluate {run} episodes=1.5 | episodes=1.5
@@ -299,6 +327,9 @@ preview variant=nope | nope
 preview variant=green_lines video=x.mp4 seconds=0 | seconds=0
 preview variant=green_lines,diagonals video=x.mp4 | one variant
 preview skill=2 | skill=2
+preview game=pong variant=player_red | 'player_red' | 'pong'
+preview game=boxing | scripted agent | 'boxing'
+preview game=Pung | 'Pung' | 'pong'
 preview seed=x | seed=x
 preview severity=5 | severity=5
 preview {run} | takes no folder

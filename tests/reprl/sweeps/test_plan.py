@@ -101,7 +101,6 @@ def test_every_sweep_file_expands(name):
         (["algo.gamma=0.9,1.5"], ["algo.gamma=1.5"]),
         (["seed=range(0)"], ["'seed=range(0)'"]),
         (["sweep.jobs=[1"], ["sweep.jobs=[1", "whole number"]),
-        (["hydra.sweep.dir=x", "seed=0,1"], ["run_dir="]),
         (["seed=0,1", "run_dir="], ["run_dir=", "empty"]),
         (["seed=0,1", "run_dir=a,b"], ["'run_dir=a,b'"]),
         (["seed=0,1", "run_dir=5"], ["'run_dir=5'"]),

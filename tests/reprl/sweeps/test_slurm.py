@@ -136,7 +136,7 @@ def test_sigterm_to_the_sweep_and_the_death_of_a_job_leave_runs_that_go_on(tmp_p
     ("overrides", "names"),
     [
         (["hydra/launcher=rey"], ["hydra/launcher=rey", "'ray'"]),
-        (["hydra/launcher=joblib"], ["hydra/launcher=joblib", "ray"]),
+        (["hydra/launcher=jobslib"], ["hydra/launcher=jobslib", "'joblib'"]),
         (["hydra/launcher=ray,submitit_local"], ["one launcher"]),
         (["hydra.launcher.partition=gpu"], ["hydra/launcher="]),
         (["hydra/launcher=submitit_slurm"], ["sbatch"]),

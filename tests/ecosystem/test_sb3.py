@@ -1,0 +1,140 @@
+"""Stable-Baselines3 as it is installed: its callbacks in a configuration, classes as parts, runs
+that are trained further, and what a run says while it works.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from reprl import checkpoint, components
+from reprl.algorithms import PPO
+from reprl.augmentation import Cutout
+from reprl.cli import main
+from reprl.config.schema import load
+from reprl.encoders import Impala, Nature
+from reprl.envs import make_vec_env
+from reprl.runs.extend import stretched
+from reprl.runs.progress import PATIENCE, Progress, ProgressState
+from tests.helpers import Commands, refuses
+from tests.runs import make_run, train
+
+STOP = """
+from stable_baselines3.common.callbacks import BaseCallback
+
+class Stop(BaseCallback):
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def _on_step(self):
+        return self.num_timesteps < self.after
+"""
+
+
+def test_a_class_or_a_named_part_with_a_key_changed_is_a_spec() -> None:
+    assert components.resolve("encoder", Impala) == {"_target_": "reprl.encoders.impala.Impala"}
+    given = components.resolve("augmentation", {"_target_": Cutout, "sides": [9, 9]})
+    assert given == {"_target_": f"{Cutout.__module__}.Cutout", "sides": [9, 9]}
+    named = components.resolve("augmentation", {"name": "cutout", "sides": [9, 9]})
+    assert named == {**(components.resolve("augmentation", "cutout") or {}), "sides": [9, 9]}
+    with refuses("augmentation", "cutot", "'cutout'"):
+        components.resolve("augmentation", {"name": "cutot"})
+    with refuses("encoder", "Nature", "class"):
+        components.resolve("encoder", Nature.__new__(Nature))  # type: ignore[arg-type]
+
+    class Hidden(Impala):
+        pass
+
+    with refuses("Hidden", "module"):
+        components.resolve("encoder", Hidden)
+
+
+def test_a_configuration_without_callbacks_is_the_one_it_was() -> None:
+    assert "callbacks" not in load([]).plain()
+    with_one = load(["+callbacks.stop={_target_:mine.Stop,after:3}"])
+    assert with_one.plain()["callbacks"] == {"stop": {"_target_": "mine.Stop", "after": 3}}
+    assert with_one.hash != load([]).hash
+
+
+@pytest.mark.slow
+def test_a_callback_of_the_configuration_stops_a_run(tmp_path: Path) -> None:
+    (tmp_path / "own_callbacks.py").write_text(STOP)
+    spec = "+callbacks.stop={_target_:own_callbacks.Stop,after:70}"
+    assert train(tmp_path / "run", spec, f"--config-dir={tmp_path}", "eval.every=0") == 0
+    assert checkpoint.steps(tmp_path / "run")[-1] < 192
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "own_callbacks" in record["code"]["modules"]
+
+
+def test_a_folder_cannot_bring_callbacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SB3's own write files wherever they are told: a stranger's folder must not choose them."""
+    run = make_run(tmp_path / "run")
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    target = "stable_baselines3.common.callbacks.CheckpointCallback"
+    spec = {"_target_": target, "save_freq": 1, "save_path": str(tmp_path / "stolen")}
+    values["callbacks"] = {"x": spec}
+    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    record = json.loads((run / "run.json").read_text())
+    record |= {"status": "interrupted", "config_hash": None}
+    (run / "run.json").write_text(json.dumps(record))
+    Commands(capsys).refuse(["resume", str(run)], target, "trust=")
+    assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_trained_further(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path / "run", "eval.every=0") == 0
+    rows = (tmp_path / "run" / "metrics.csv").read_text()
+    assert main(["extend", str(tmp_path / "run"), "total_steps=256"]) == 0
+    said = capsys.readouterr().out
+    assert "192 steps become 256" in said
+    assert "algo.learning_rate is stretched" in said
+    assert checkpoint.steps(tmp_path / "run")[-1] == 256
+    assert (tmp_path / "run" / "metrics.csv").read_text().startswith(rows)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert [(e["from"], e["to"]) for e in record["extended"]] == [(192, 256)]
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_what_a_longer_run_does_to_schedules() -> None:
+    rate = {"kind": "linear", "start": 4.0, "end": 0.0}
+    settings = {"algo": {"learning_rate": rate, "gamma": 0.9}}
+    (said,) = stretched(settings, 100, 100, 400)
+    assert "algo.learning_rate" in said
+    assert "0 becomes 3" in said
+
+
+def test_a_line_is_shown_though_no_row_is_due(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Progress("x")
+    progress.show(ProgressState(step=1), row=False)
+    assert capsys.readouterr().out == ""
+    later = time.monotonic() + PATIENCE
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    progress.show(ProgressState(step=2), row=False)
+    progress.show(ProgressState(step=3), row=False)
+    said = capsys.readouterr().out
+    assert "step 2" in said
+    assert "step 3" not in said
+
+
+@pytest.mark.slow
+def test_a_model_of_classes_is_saved_and_loaded(tmp_path: Path) -> None:
+    env = make_vec_env(n_envs=1, stack=2, size=36)
+    model = PPO("CnnPolicy", env, n_steps=8, batch_size=8, encoder=Impala, seed=0)
+    checkpoint.save(model, tmp_path)
+    again = checkpoint.load(tmp_path)
+    for name, value in model.policy.state_dict().items():
+        assert torch.equal(again.policy.state_dict()[name], value)
