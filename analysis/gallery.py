@@ -106,7 +106,10 @@ def embed(path: Path, name: str, warnings: list[str]) -> str | None:
     """A picture as a data URI, reduced if it is large; None with a warning if it is none."""
     try:
         raw = guard.read_bytes(path, guard.LARGEST[".png"])
-        with Image.open(io.BytesIO(raw)) as image:
+        # by name: PIL would hand PostScript to an interpreter, whatever the file is called
+        with Image.open(io.BytesIO(raw), formats=["PNG", "JPEG"]) as image:
+            if image.size[0] * image.size[1] > guard.MOST_PIXELS:
+                raise ValueError("it is too large")
             image.load()
             if image.format == "PNG" and len(raw) <= AS_IS:
                 return f"data:image/png;base64,{base64.b64encode(raw).decode()}"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from reprl.escaping import markdown, spreadsheet
+from reprl.escaping import markdown, shown, spreadsheet
 
 Kind = Literal["text", "count", "score", "share", "small", "two", "p"]
 DASH = "–"
@@ -159,4 +159,4 @@ def _digits(number: float) -> int:
 
 def _tex(text: str) -> str:
     """Text that LaTeX prints as it stands."""
-    return "".join(TEX.get(sign, sign) for sign in text.replace("\n", " "))
+    return "".join(TEX.get(sign, sign) for sign in shown(text))

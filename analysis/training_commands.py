@@ -21,10 +21,11 @@ def training(runs: Sequence[Run], warnings: list[str]) -> list[str]:
     sweeps: dict[Path, list[list[str]]] = {}
     for run in runs:
         command = run.record.get("command")
-        if not isinstance(command, list):
-            lines.append(str(command or ""))
+        words = _words(command)
+        if words[:2] != ["reprl", "train"]:  # people copy what stands here into a shell
+            if command:
+                warnings.append(f"{run.name}: its recorded command is none of reprl train.")
             continue
-        words = [str(word) for word in command]
         if any(word.startswith("--sweep-name=") for word in words):
             sweeps.setdefault(run.path.parent, []).append(words)
         else:
@@ -32,6 +33,16 @@ def training(runs: Sequence[Run], warnings: list[str]) -> list[str]:
     for folder, commands in sweeps.items():
         lines += _sweep(folder, commands, warnings)
     return [line for line in dict.fromkeys(lines) if line]
+
+
+def _words(command: object) -> list[str]:
+    """A recorded command as words, whatever a shell would have made of its signs."""
+    if isinstance(command, list):
+        return [str(word) for word in command]
+    try:
+        return shlex.split(str(command or ""))
+    except ValueError:
+        return []
 
 
 def _sweep(folder: Path, commands: list[list[str]], warnings: list[str]) -> list[str]:
@@ -53,8 +64,10 @@ def _sweep(folder: Path, commands: list[list[str]], warnings: list[str]) -> list
 def _planned(folder: Path, warnings: list[str]) -> list[list[str]]:
     """The overrides of all jobs of a sweep, also of those that have not started yet."""
     jobs = read_mapping(folder / "ledger.json", warnings).get("jobs")
-    found = [job.get("overrides") for job in jobs.values()] if isinstance(jobs, dict) else []
-    return [[str(o) for o in job] for job in found] if all(found) else []
+    entries = list(jobs.values()) if isinstance(jobs, dict) else []
+    found = [entry.get("overrides") if isinstance(entry, dict) else None for entry in entries]
+    planned = [[str(o) for o in job] for job in found if isinstance(job, list) and job]
+    return planned if len(planned) == len(found) else []  # all of them, or the sweep is another
 
 
 def _overrides(command: list[str]) -> list[str]:

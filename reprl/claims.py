@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from reprl import guard
 from reprl.errors import UserError, not_yaml, unknown
 from reprl.settings import EPISODES
 from reprl.validation import number as as_number
@@ -47,11 +48,12 @@ class Claims:
 def read_claims(path: Path) -> Claims:
     """The claims of a file, or the sentence that says what is wrong with it."""
     try:
-        data = path.read_bytes()
+        guard.inspect(path.parent, only=(FILE,))
+        data = guard.read_bytes(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     try:
-        values = yaml.safe_load(data.decode("utf-8"))
+        values = guard.load_yaml(data.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         words = not_yaml(error) if isinstance(error, yaml.YAMLError) else "is not text."
         raise UserError(f"{path} {words}") from error

@@ -29,6 +29,7 @@ FOLDERS = (
     "wandb",
 )
 FILES = (
+    *("claims.yaml", "looks.json"),  # beside runs
     *("config.yaml", "run.json", "metrics.csv", "ledger.json", "manifest.json", "state.json"),
     "recording.json",
 )
@@ -42,16 +43,20 @@ LARGEST = {  # bytes of a file, by its ending
     ".png": 64 << 20,
     ".svg": 16 << 20,
 }
+MOST_PIXELS = 60_000_000  # of a picture, whatever its file weighs
 MOST_ENTRIES = 100_000
 MOST_NODES = 100_000  # of a YAML file, counted as if every alias were written out
 
 
-def inspect(folder: Path, *, without: tuple[str, ...] = ()) -> None:
-    """Refuse a folder in which a name of ours is a link that leads out, a pipe or a device."""
+def inspect(folder: Path, *, without: tuple[str, ...] = (), only: tuple[str, ...] = ()) -> None:
+    """Refuse a folder in which a name of ours is a link that leads out, a pipe or a device.
+
+    `only` looks at these names alone: the folder is not a run's.
+    """
     try:
         inside = folder.resolve()
         with os.scandir(folder) as entries:
-            ours = [entry for entry in entries if _is_ours(entry.name)]
+            ours = [e for e in entries if (e.name in only if only else _is_ours(e.name))]
         count = 0
         for entry in ours:
             if entry.name in without:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from reprl import guard, trust
+from reprl import guard
 from reprl.cli.arguments import parse
 from reprl.escaping import shown
 
@@ -17,8 +17,7 @@ def run(arguments: list[str]) -> int:
     from reprl.runs.folder import open_run
 
     folder = open_run(folders[0])
-    with trust.closed():  # looking at a folder runs nothing that it names
-        folder.config()  # it must still be one
+    folder.config()  # it must still be one
     record = folder.record()
     print(shown(f"{folder.path}: {folder.status()}" + _reason(record)))
     found, began = folder.config_hash(), record.get("config_hash")

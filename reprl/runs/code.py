@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reprl import trust
+from reprl import guard, trust
+from reprl.errors import UserError
 
 GIT_PATIENCE = 5.0  # seconds
+LARGEST = 16 << 20  # bytes of a source
 
 
 def hashes_of(config: Mapping[str, Any]) -> dict[str, str]:
@@ -56,16 +58,32 @@ def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def git_of(folder: Path) -> dict[str, Any] | None:
-    """The commit a folder is at, and whether tracked files differ from it; None without git."""
+    """The commit a folder is at, and whether tracked files differ from it; None without git.
+
+    A repository may name programs that git starts to compare files (filters): whoever sent the
+    folder wrote that, so where it names any, nothing is compared and `dirty` is unknown.
+    """
     head = _git(folder, "rev-parse", "HEAD")
     if head is None:
         return None
-    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    settings = _git(folder, "config", "--list", "--name-only", "--show-scope")
+    status = None
+    if settings is not None and not _names_programs(settings):
+        asked = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+        status = _git(folder, "status", *asked)
     return {"commit": head, "dirty": None if status is None else bool(status)}
 
 
+def _names_programs(settings: str) -> bool:
+    """Whether a repository's own settings, not the user's, have git start other programs."""
+    pairs = (line.split(None, 1) for line in settings.splitlines())
+    own = [pair[1] for pair in pairs if len(pair) == 2 and pair[0] in ("local", "worktree")]
+    return any(name.lower().startswith("filter.") for name in own)
+
+
 def _git(folder: Path, *words: str) -> str | None:
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
+    off = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    command = ["git", "--no-optional-locks", *off, "-C", str(folder), *words]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=GIT_PATIENCE, check=False
@@ -102,6 +120,8 @@ def _targets(value: Any) -> Iterator[Any]:
 
 def _hash(module: str) -> str | None:
     """One hash over a module and all modules of its folder that it imports, itself or by them."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        return None  # run.json says so, and a path would lead anywhere
     if (first := _source(module)) is None:
         return None
     home = _home(module)
@@ -112,8 +132,8 @@ def _hash(module: str) -> str | None:
         if file in seen:
             continue
         try:
-            seen[file] = file.read_bytes()
-        except OSError:
+            seen[file] = guard.read_bytes(file, LARGEST)
+        except (OSError, UserError):
             return None
         for name in _imports(file, seen[file], home):
             near = _below(home, name)
@@ -154,7 +174,7 @@ def _imports(file: Path, source: bytes, home: Path) -> Iterator[str]:
     """The modules a source names in its imports, relative ones from the folder it lies in."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser's stack is small
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from reprl import guard
-from reprl.disk import write_atomically
+from reprl.disk import replacing, write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder
 from reprl.tables import read_rows, write_rows
@@ -72,6 +71,8 @@ def publish(
 
 def _copy(run: RunFolder, copy: Path) -> Path:
     record = run.record()
+    if copy.is_dir():
+        guard.inspect(copy)  # what is there already may be a stranger's too
     there = copy / "run.json"
     if there.exists() and RunFolder(copy).record().get("id") != record.get("id"):
         raise UserError(f"{copy} already holds another run: choose a new folder to export to.")
@@ -95,8 +96,8 @@ def _copy(run: RunFolder, copy: Path) -> Path:
 
 def _copy_table(source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
-    guard.check_file(source)
-    shutil.copyfile(source, copy)
+    with replacing(copy) as draft:
+        draft.write_bytes(guard.read_bytes(source))
 
 
 def _copy_metrics(source: Path, copy: Path) -> None:

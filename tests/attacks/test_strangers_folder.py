@@ -5,158 +5,39 @@ Every attack leaves a marker if a line of its own is executed, or a victim outsi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from reprl import checkpoint, guard, trust
+from reprl import checkpoint, guard
 from reprl.checkpoint.files import remove_leftovers
 from reprl.cli import main
-from reprl.config.schema import hash_of
-from reprl.envs.vector import MAGIC
 from reprl.errors import UserError
 from reprl.sweeps.ledger import Ledger
-
-SMALL = [
-    *("threads=1", "device=cpu", "progress=off", "env.n_envs=2", "env.workers=0"),
-    *("env.max_frames=1000", "algo.n_steps=16", "algo.batch_size=16", "total_steps=64"),
-    *("checkpoint.every=32", "eval.every=0"),
-]
-TAUGHT = [
-    *("algo=distillation", *(word for word in SMALL if "batch_size" not in word)),
-    *("algo.batch_size=16", "algo.updates=1", "encoder=nature"),
-]
-PLAY = ["variants=original", "episodes=1", "workers=0", "progress=off", "agents=none"]
-EVIL = """
-from pathlib import Path
-Path({marker!r}).write_text("imported")
-from reprl.encoders import Nature as Enc
-from reprl.envs import Effect
-class Look(Effect): pass
-def rate(progress): return 1e-3
-"""
-
-
-@pytest.fixture(scope="session")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run with two checkpoints that says it was interrupted."""
-    place = tmp_path_factory.mktemp("honest") / "run"
-    assert main(["train", "encoder=nature", *SMALL, f"run_dir={place}"]) == 0
-    shutil.rmtree(place / "checkpoints" / "000000000064")
-    change(place / "run.json", lambda record: record.update(status="interrupted", step=32))
-    return place
-
-
-@pytest.fixture
-def run(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of it in the folder where the command is given."""
-    (tmp_path / "runs").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = set(sys.modules)
-    yield Path(shutil.copytree(honest, tmp_path / "runs" / "x"))
-    for name in set(sys.modules) - before:
-        if name.startswith(("evil", "runs", "mine_of")):
-            del sys.modules[name]
-    trust.begin()
-
-
-@pytest.fixture
-def marker(tmp_path: Path) -> Path:
-    return tmp_path / "marker"
-
-
-def change(file: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    values = json.loads(file.read_text())
-    edit(values)
-    file.write_text(json.dumps(values))
-
-
-def change_config(run: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    """Edit config.yaml and give run.json its new hash, as a careful attacker would."""
-    values = yaml.safe_load((run / "config.yaml").read_text())
-    edit(values)
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
-    change(run / "run.json", lambda record: record.update(config_hash=hash_of(values)))
-
-
-def newest(run: Path) -> Path:
-    return sorted((run / "checkpoints").iterdir())[-1]
-
-
-def sign(place: Path) -> None:
-    """Write the manifest anew, so that every hash is right."""
-
-    def hashes(manifest: dict[str, Any]) -> None:
-        for file in manifest["sha256"]:
-            manifest["sha256"][file] = hashlib.sha256((place / file).read_bytes()).hexdigest()
-
-    change(place / "manifest.json", hashes)
-
-
-def change_state(run: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    change(newest(run) / "state.json", lambda record: edit(record["meta"]))
-    sign(newest(run))
-
-
-def change_snapshot(run: Path, edit: Callable[[dict[str, Any]], Any], blob: bytes = b"") -> None:
-    """Edit what the environments' snapshot says of each of them, and perhaps its bytes."""
-    file = newest(run) / "state.safetensors"
-    tensors = load_file(file)
-    body = bytes(tensors["env"].numpy())[len(MAGIC) + 32 :]
-    end = 8 + int.from_bytes(body[:8], "little")
-    header, rest = json.loads(body[8:end]), body[end:]
-    for meta in header["envs"]:
-        edit(meta)
-    if blob:
-        header["sizes"], rest = [len(blob)] * len(header["sizes"]), blob * len(header["sizes"])
-    text = json.dumps(header).encode()
-    body = len(text).to_bytes(8, "little") + text + rest
-    whole = MAGIC + hashlib.sha256(body).digest() + body
-    tensors["env"] = torch.frombuffer(bytearray(whole), dtype=torch.uint8).clone()
-    save_file(tensors, file)
-    sign(newest(run))
-
-
-def touching(marker: Path) -> dict[str, Any]:
-    return {"_target_": "os:system", "command": f"touch {marker}"}
-
-
-def every_command(run: Path) -> dict[str, list[str]]:
-    parent = [*SMALL, "encoder=nature", "run_dir=branch", "total_steps=96"]
-    return {
-        "verify": ["verify", str(run)],
-        "runs": ["runs", str(run.parent)],
-        "diff": ["diff", str(run), str(run)],
-        "report": ["report", str(run), "figures=false", "out=page"],
-        "evaluate": ["evaluate", str(run), *PLAY],
-        "a folder of runs": ["evaluate", str(run.parent), *PLAY],
-        "attention": ["attention", str(run), "steps=16"],
-        "video": ["video", str(run), "seconds=0.2", "output=film.gif"],
-        "player": ["record", f"player={run}", "frames=16", "n_envs=2", "out=played"],
-        "teacher": ["train", *TAUGHT, f"algo.teacher={run}", "run_dir=taught"],
-        "parent": ["train", f"parent={run}", *parent],
-        "resume": ["resume", str(run)],  # last: it writes a checkpoint of its own
-    }
-
-
-def run_all(run: Path, only: tuple[str, ...] = ()) -> dict[str, int]:
-    """The exit code of every command on a folder; an attack may fail, never with a traceback."""
-    commands = every_command(run)
-    return {name: main(commands[name]) for name in only or commands}
-
+from tests.attacks.folders import (
+    EVIL,
+    LAUGHS,
+    PLAY,
+    SMALL,
+    change,
+    change_config,
+    change_snapshot,
+    change_state,
+    every_command,
+    newest,
+    run_all,
+    sign,
+    touching,
+)
 
 # -- code -----------------------------------------------------------------------------------------
 
@@ -286,6 +167,7 @@ def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comple
     )
 
 
+@pytest.mark.slow
 def test_modules_of_the_working_folder_stand_in_for_none(run: Path, tmp_path: Path) -> None:
     """Neither in the command, nor in its workers, nor in a sweep's jobs."""
     text = f"open({str(tmp_path / 'marker')!r}, 'w')\nraise ImportError\n"
@@ -312,6 +194,7 @@ class Look(Effect):
 """
 
 
+@pytest.mark.slow
 def test_the_users_own_run_goes_on_with_what_the_user_names(run: Path, tmp_path: Path) -> None:
     """Asked for in one sentence that says where it was; then it is found in each of three ways."""
     home = tmp_path / "home"
@@ -489,11 +372,6 @@ def test_a_sweep_folder_is_not_written_through_a_link(name: str, tmp_path: Path)
 
 
 # -- sizes ----------------------------------------------------------------------------------------
-
-LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
 
 
 def spoil(run: Path, how: str) -> None:

@@ -65,7 +65,7 @@ def table(rows: list[Row]) -> str:
     lines += [f"| {r.fault} | {r.injected} | {r.survived} | {len(r.lost)} |" for r in rows]
     total, lost = sum(r.injected for r in rows), sum(len(r.lost) for r in rows)
     lines += [f"| **all** | **{total}** | **{total - lost}** | **{lost}** |"]
-    words = [f"- {r.fault}: {text}" for r in rows for text in dict.fromkeys(r.lost)]
+    words = [f"- {r.fault}: {text}" for r in rows for text in dict.fromkeys(r.lost) if text]
     return "\n".join([*lines, "", *words]).rstrip() + "\n"
 
 

@@ -301,7 +301,7 @@ WRITERS = (
         "{run}/evaluation/twin.csv",
     ),
     Writer("attention", ("attention", "{run}", "steps=16"), "{run}/attention/original.png"),
-    Writer("probe", ("probe", "{run}", "frames=60", "games=3"), "{run}/evaluation/probes.csv"),
+    Writer("probe", ("probe", "{run}", "frames=120", "games=3"), "{run}/evaluation/probes.csv"),
     Writer(
         "report", ("report", "{run}", "figures=false", "out={disk}/page"), "{disk}/page/report.html"
     ),

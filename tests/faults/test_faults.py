@@ -125,6 +125,10 @@ def test_the_table_counts_and_names_losses_and_goes_into_its_page(tmp_path: Path
     for words in ("one\n", "two\n"):
         torture.put(page, words)
     assert page.read_text() == f"above\n{torture.BEGIN}\ntwo\n{torture.END}\nbelow\n"
+    torture.put(page, f"{text}\n`make torture` with a.\n")
+    rows, said = torture.measured(page.read_text())
+    assert said == ["`make torture` with a."]
+    assert table(rows) == text  # so that ONLY= can leave the others as they were
 
 
 def test_damage_is_done_and_a_scenario_that_fails_is_no_survivor(tmp_path: Path) -> None:

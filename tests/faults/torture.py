@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -95,10 +96,16 @@ def main(arguments: list[str]) -> int:
     how = f"reprl {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
     how += f"{minutes:.0f} minutes, " + ", ".join(f"{k}={v}" for k, v in counts.items())
     how += f"; it had to end after minutes={asked['minutes']}" if asked.get("minutes") else ""
-    text = f"{table(rows)}\n`make torture` with {how}.\n"
-    print(text)
+    chose = f" ONLY={asked['only']}" if asked.get("only") else ""
+    said = [f"`make torture{chose}` with {how}."]
+    print(table(rows), *said, sep="\n")
     if asked.get("write") == "yes":
-        put(PAGE, text)
+        if chose:  # what was measured before stays
+            known, earlier = measured(PAGE.read_text(encoding="utf-8"))
+            new = {row.fault: row for row in rows}
+            rows = [new.pop(row.fault, row) for row in known] + list(new.values())
+            said = [*earlier, *said]
+        put(PAGE, table(rows) + "".join(f"\n{line}\n" for line in said))
     return int(any(row.lost for row in rows))
 
 
@@ -142,6 +149,19 @@ def _once(row: Row, outcomes: Outcomes) -> bool:
 
 
 _SAY: dict[str, Any] = {"file": sys.stderr, "flush": True}
+
+
+def measured(page: str) -> tuple[list[Row], list[str]]:
+    """The rows that a page holds, and the lines that say how they were made."""
+    lines = page.partition(BEGIN)[2].partition(END)[0].splitlines()
+    found = [re.fullmatch(r"\| ([^*]+) \| (\d+) \| \d+ \| (\d+) \|", line) for line in lines]
+    rows = [Row(m[1], int(m[2]), [""] * int(m[3])) for m in found if m]
+    for row in rows:
+        words = [
+            x.removeprefix(f"- {row.fault}: ") for x in lines if x.startswith(f"- {row.fault}")
+        ]
+        row.lost[: len(words)] = words
+    return rows, [line for line in lines if line.startswith("`make torture")]
 
 
 def put(page: Path, text: str) -> None:

@@ -121,6 +121,22 @@ def test_a_damaged_header_is_kept_aside(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.csv.damaged").read_text() == 'step,"lo\n1,2\n'
 
 
+def test_validation_games_behind_a_damaged_line_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows hold words too, such as variants: these are no damage."""
+    file = tmp_path / "validation.csv"
+    runs = Path(__file__).parents[1] / "golden" / "v0_2_0" / "runs"
+    lines = next(runs.glob("*/evaluation/validation.csv")).read_text().splitlines(keepends=True)
+    assert len(lines) > 3
+    damaged = [lines[0], '"torn' + lines[1][:9] + "\n", *lines[2:]]
+    file.write_text("".join(damaged))
+    rewind_csv(file, 1 << 40)
+    assert file.read_text() == "".join([lines[0], *lines[2:]])
+    assert (tmp_path / "validation.csv.damaged").read_text() == "".join(damaged)
+    assert "validation.csv: 1 damaged lines are left out" in capsys.readouterr().err
+
+
 def test_header_and_first_row_appear_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
