@@ -64,8 +64,8 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
             )
         model.restore(checkpoint.of_rank(stored, 0 if ranks is None else ranks.rank))
         if ranks is None or ranks.rank == 0:
-            step = f"{stored.step:,}"
-            print(f"parent: {path} goes on from step {step} in this run, exactly as it was.")
+            at = f"{stored.step:,}"
+            print(f"parent: {path} goes on from step {at} in this run, exactly as it was.")
     else:
         print(
             f"parent: not the same course ({', '.join(different)}), so only the weights of "
