@@ -47,6 +47,9 @@ def specs() -> dict[str, tuple[str, dict[str, Any]]]:
             spec = yaml.safe_load(text)
             if spec["_target_"]:
                 found.setdefault(str(spec["_target_"]).rpartition(".")[2], (group, spec))
+    inverted = {"_target_": "kornia.augmentation.RandomInvert"}  # an adapter has no YAML of its own
+    adapter = {"_target_": "reprl.augmentation.ModuleAugmentation", "module": inverted}
+    found["ModuleAugmentation"] = ("augmentation", {**adapter, "channels": 1, "use": "rad"})
     return found
 
 
