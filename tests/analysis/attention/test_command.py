@@ -114,7 +114,7 @@ def test_a_damaged_table_of_before_is_no_obstacle(folder, capsys):
 
 
 def test_a_game_without_ground_truth_is_drawn_and_not_scored(tmp_path, capsys):
-    path = make_run(tmp_path / "pong", **{"env.game": "pong"})
+    path = make_run(tmp_path / "boxing", **{"env.game": "boxing"})
     code, out = run(capsys, path)
     assert code == 0
     assert "not scored" in out.out

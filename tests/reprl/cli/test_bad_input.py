@@ -333,7 +333,9 @@ play severity=2 | severity=2
 play view=ego | view=ego
 play where=moon | where=moon
 play seed=-1 | seed=-1
-play {run} | takes no folder
+play {run} {run} | at most one folder
+play {run} variant=nope | nope
+play agent:imitatoin | imitatoin | imitation
 preview variant=nope | nope
 preview variant=green_lines video=x.mp4 seconds=0 | seconds=0
 preview variant=green_lines,diagonals video=x.mp4 | one variant
