@@ -43,11 +43,15 @@ def test_printed_parts_build_from_their_printed_yaml(own_parts):
     assert encoder.project(output.attention, 84).shape == (2, 1, 84, 84)
     output.features.sum().backward()
     assert encoder.attention.mask.width.grad.abs() > 0
-    (augmentation,) = map(yaml.safe_load, blocks("augmentations.md", "yaml"))
-    assert augmentation.pop("use") == "rad"
-    built = build("augmentation", augmentation)
-    stacks = torch.zeros(8, 4, 84, 84, dtype=torch.uint8)
-    assert built(stacks, torch.Generator().manual_seed(0)).observations.float().std() > 0
+    stacks = torch.randint(256, (8, 4, 84, 84), generator=torch.Generator().manual_seed(1)).byte()
+    printed = [yaml.safe_load(text) for text in blocks("augmentations.md", "yaml")]
+    assert len(printed) == 2
+    for augmentation in printed:
+        assert augmentation.pop("use") == "rad"
+        built = build("augmentation", augmentation)
+        changed = built(stacks, torch.Generator().manual_seed(0)).observations
+        assert changed.shape == stacks.shape
+        assert (changed != stacks).any()
 
 
 @pytest.mark.parametrize("page", ["encoders.md", "augmentations.md"])
