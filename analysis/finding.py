@@ -147,7 +147,7 @@ def _first(
         if np.isfinite(gap.low):
             words = f"{text} ({signed(gap)})"
             return (
-                f"{name} keeps most: {words}"
+                f"{name} scores most: {words}"
                 if gap.low > 0
                 else f"{name} scores most, perhaps by chance: {words}"
             )
@@ -191,7 +191,7 @@ def best_in_words(
     text += f"there {ratio} as often as chance{where}"
     text += "".join(f", {more}{there}" for more, there in others)
     if "distractor" in seen:
-        text += f"; on what is drawn {seen['distractor']}"
+        text += f"; at what is drawn over the game {seen['distractor']}"
     return " ".join([*words, f"{text}."])
 
 

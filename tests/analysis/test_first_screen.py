@@ -33,7 +33,7 @@ def resized(page: Any, width: int) -> None:
 
 def test_the_finding_and_its_plot_are_on_the_first_screen(page: Any) -> None:
     title = page.run("document.querySelector('h1').innerText")
-    assert title.startswith(f"{FIRST} keeps most:")
+    assert title.startswith(f"{FIRST} scores most:")
     assert "points on the variants against" in title
     assert title.endswith("on diagonals nobody plays")
     best = page.run("document.querySelector('.best').innerText")
