@@ -22,7 +22,7 @@ from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.summary import overall
 from reprl.disk import write_atomically
-from reprl.envs.variation.lookup import catalogue
+from reprl.envs.variation import variants as variants_of
 from reprl.runs.agents import shipped
 from reprl.schema import CLEAN
 
@@ -328,7 +328,7 @@ def _readme() -> list[str]:
         main = played_[played_["variant"].isin([CLEAN, *PUBLISHED])]
         games |= set(main.groupby("variant").size())
     (step,), (count,) = steps, games
-    variants = len(catalogue()) - 1  # without the clean game
+    variants = len(variants_of("breakout")) - 1  # without the clean game
     return [
         f"for {step:,} steps, one seed, {count} games a variant.",
         f"on {variants} variants of the real game",

@@ -14,6 +14,12 @@ pytestmark = pytest.mark.slow  # builds every part there is
 
 SMALL = ["device=cpu", "threads=1", "env.n_envs=8"]
 RGB_ONLY = "color_jitter"
+NEEDS = {  # what an option does not build without
+    "auxiliary": ["attention=conv_21"],  # some losses are about a mask
+    "augmentation": ["auxiliary=contrastive"],  # one choice of views needs a loss
+    "algo=pretrain": ["auxiliary=contrastive"],
+    "algo=distillation": ["algo.teacher=agent:imitation"],
+}
 CASES = [
     (group, name) for group in (*PARTS, "experiment") for name in options(group) if name != RGB_ONLY
 ]
@@ -28,9 +34,8 @@ def env() -> Iterator[AtariVecEnv]:
 
 @pytest.mark.parametrize(("group", "name"), CASES)
 def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
-    # some losses are about a mask, and one choice of views needs a loss
-    more = {"auxiliary": ["attention=conv_21"], "augmentation": ["auxiliary=contrastive"]}
-    model = make_model(check(compose([f"{group}={name}", *more.get(group, []), *SMALL])), env)
+    more = NEEDS.get(f"{group}={name}", NEEDS.get(group, []))
+    model = make_model(check(compose([f"{group}={name}", *more, *SMALL])), env)
     assert model.policy.action_net.out_features == 4
     if group == "auxiliary":
         assert bool(model.auxiliary) == (name != "none")
