@@ -31,6 +31,7 @@ SMALL = [
     *("algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1", "checkpoint.every=64"),
     *("log.every=32", "eval.every=96", "eval.episodes=1", "eval.variants=[original]"),
 ]
+RANKS = [*SMALL, "ranks=2"]
 PLAY = ["variants=original,green_lines", "episodes=2", "progress=off", "agents=none"]
 PLAY_ALONE = [*PLAY, "workers=0", "n_envs=2"]
 PATIENCE = 240.0  # seconds for any command here, and longer where other work keeps the machine busy
@@ -251,6 +252,14 @@ class Place:
         assert self.whole
         path = self.new("whole")
         done = self.run("train", *but(SMALL, "env.workers=1"), f"run_dir={path}")
+        assert done.code == 0, done.said
+        return path
+
+    @cached_property
+    def whole_with_ranks(self) -> Path:
+        """The same run in two ranks."""
+        path = self.new("whole")
+        done = self.run("train", *RANKS, f"run_dir={path}")
         assert done.code == 0, done.said
         return path
 

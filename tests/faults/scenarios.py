@@ -25,6 +25,7 @@ from tests.faults.harness import (
     NEWEST,
     PLAY,
     PLAY_ALONE,
+    RANKS,
     SMALL,
     Disk,
     Outcomes,
@@ -41,6 +42,7 @@ from tests.faults.harness import (
 )
 
 WORKER = "reprl.envs.worker"
+RANK = "-m reprl train"  # of the processes below a launcher of ranks
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 Strike = Callable[[Process, Path], tuple[bool, list[int]]]  # whether it was killed, its children
 
@@ -80,6 +82,23 @@ def kills_of_a_worker(place: Place, count: int) -> Outcomes:
         process.end()
         bad = first(unclean_but_worker(process), gone(workers))
         yield first(bad, _resumed(place, path, place.whole_with_a_worker))
+
+
+def kills_of_a_rank(place: Place, count: int) -> Outcomes:
+    """SIGKILL of one of two ranks: both end, it is named, and the run goes on where it was."""
+    truth = place.whole_with_ranks
+    for _ in range(count):
+        path = place.new("ranks")
+        process = place.start("train", *RANKS, f"run_dir={path}")
+        process.until(lambda path=path: (path / "metrics.csv").exists())  # type: ignore[misc]
+        process.at_random(0.0, 0.2)
+        ranks = process.children(RANK)
+        with suppress(ProcessLookupError, IndexError):
+            os.kill(place.chance.choice(ranks), signal.SIGKILL)
+        process.end()
+        named = process.code == 0 or (process.code == 1 and "rank" in process.said)
+        bad = None if named else f"exit code {process.code}: {process.said[-200:]}"
+        yield first(bad, gone(ranks), _resumed(place, path, truth))
 
 
 def stops_of_a_worker(place: Place, count: int) -> Outcomes:

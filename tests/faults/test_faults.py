@@ -26,6 +26,7 @@ QUICK = {
 }  # once for all others
 LEFT_TO_TORTURE = (
     scenarios.kills_of_a_launcher,
+    scenarios.kills_of_a_rank,
     scenarios.updates_without_growth,
     scenarios.a_sweep_without_growth,
 )

@@ -51,7 +51,7 @@ KINDS = (
     Kind("SIGKILL inside a checkpoint write", scenarios.kills_in_a_checkpoint, "kills"),
     Kind("SIGTERM, SIGINT, SIGHUP, SIGUSR2", scenarios.signals_while_training, "kills", 0.5),
     Kind("SIGKILL of an environment worker", scenarios.kills_of_a_worker, "kills", 0.5),
-    # SIGKILL of a rank belongs here: a run of several processes that ends, and goes on, as one
+    Kind("SIGKILL of one of two ranks", scenarios.kills_of_a_rank, "kills", 0.3),
     Kind("SIGSTOP of a worker for a second", scenarios.stops_of_a_worker, "kills", 0.3),
     Kind("SIGKILL of evaluate", scenarios.kills_of_evaluate, "kills", 0.5),
     Kind("SIGKILL of a sweep's launcher", scenarios.kills_of_a_launcher, "kills", 0.2),
