@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,15 @@ import pytest
 from reprl import __version__
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_every_package_is_listed() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    homes = {"reprl": "reprl", "envs": "reprl.envs", "analysis": "reprl.analysis"}
+    for top, name in homes.items():
+        for file in (ROOT / top).rglob("__init__.py"):
+            inner = file.parent.relative_to(ROOT / top).parts
+            assert ".".join((name, *inner)) in listed
 
 
 @pytest.mark.slow
