@@ -41,6 +41,7 @@ ADAPTABLE = "reprl.augmentation.adapter:adaptable"
 NOT_ARGUMENTS = {
     "augmentation": ("use",),
     "encoder": ("freeze",),
+    "attention": ("where", "resolution", "per_frame", "floor", "hard", "optimizer"),
 }  # read before the class is called
 
 

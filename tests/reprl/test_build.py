@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from reprl.components import require_known_keys
 from reprl.config.compose import compose, options
 from reprl.config.schema import check
 from reprl.envs import AtariVecEnv, make_vec_env
@@ -35,7 +36,10 @@ def env() -> Iterator[AtariVecEnv]:
 @pytest.mark.parametrize(("group", "name"), CASES)
 def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
     more = NEEDS.get(f"{group}={name}", NEEDS.get(group, []))
-    model = make_model(check(compose([f"{group}={name}", *more, *SMALL])), env)
+    config = check(compose([f"{group}={name}", *more, *SMALL]))
+    for part in PARTS:  # what --cfg asks for without building
+        require_known_keys(part, getattr(config, part))
+    model = make_model(config, env)
     assert model.policy.action_net.out_features == 4
     if group == "auxiliary":
         assert bool(model.auxiliary) == (name != "none")
