@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprl.checkpoint.files import LONGEST_STEP, candidates
+from reprl.disk import FULL, out_of_space
 from reprl.errors import UserError, nearest
 from reprl.runs.agents import folder_of
 from reprl.runs.resources import require_memory
@@ -145,4 +146,5 @@ def check_writable(final: Path, key: str = "run_dir", then: str = "") -> None:
         # permission bits do not tell: a full disk, a read-only mount, a virtual file system
         os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
     except OSError as error:
-        raise UserError(f"{what} cannot be written: {error.strerror}{then}.") from None
+        reason = FULL if out_of_space(error) else error.strerror
+        raise UserError(f"{what} cannot be written: {reason}{then}.") from None
