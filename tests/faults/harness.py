@@ -296,11 +296,15 @@ class Place:
 # -- what became of it ----------------------------------------------------------------------------
 
 
-def difference(run: Path, whole: Path, *, rows: bool = True) -> str | None:
-    """The first thing in which two runs differ: checkpoints, metrics without clocks, games."""
-    if checkpoint.steps(run) != checkpoint.steps(whole):
-        return f"checkpoints at {checkpoint.steps(run)} instead of {checkpoint.steps(whole)}"
-    for step in checkpoint.steps(whole):
+def difference(run: Path, whole: Path, *, rows: bool = True, stopped: bool = False) -> str | None:
+    """The first thing in which two runs differ: checkpoints, metrics without clocks, games.
+
+    One that was `stopped` has a checkpoint of that moment, which may have taken another's place.
+    """
+    ours_at, theirs_at = checkpoint.steps(run), checkpoint.steps(whole)
+    if ours_at != theirs_at and not (stopped and ours_at[-1:] == theirs_at[-1:]):
+        return f"checkpoints at {ours_at} instead of {theirs_at}"
+    for step in sorted({*ours_at} & {*theirs_at}):
         for file in checkpoint.FILES:
             ours, theirs = (p / "checkpoints" / f"{step:012d}" / file for p in (run, whole))
             if ours.read_bytes() != theirs.read_bytes():

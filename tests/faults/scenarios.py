@@ -69,7 +69,7 @@ def signals_while_training(place: Place, count: int) -> Outcomes:
         process.at_random(0.0, 0.3)
         process.signal(STOPPING[number % len(STOPPING)])
         process.end()
-        yield _resumed(place, path)
+        yield _resumed(place, path, stopped=True)
 
 
 def kills_of_a_worker(place: Place, count: int) -> Outcomes:
@@ -245,10 +245,12 @@ def _resuming(process: Process, path: Path) -> None:
     process.until(at_work)
 
 
-def _resumed(place: Place, path: Path, truth: Path | None = None) -> str | None:
+def _resumed(
+    place: Place, path: Path, truth: Path | None = None, *, stopped: bool = False
+) -> str | None:
     """What a run that was hurt has lost when it goes on to its end."""
     again = place.run("resume", path)
-    lost = first(unclean(again, (0,)), difference(path, truth or place.whole))
+    lost = first(unclean(again, (0,)), difference(path, truth or place.whole, stopped=stopped))
     place.forget(path)
     return lost
 
