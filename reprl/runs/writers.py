@@ -58,6 +58,19 @@ def leave(code: int) -> int:
     return code
 
 
+def leave_to_the_writer() -> None:
+    """TensorBoard's thread prints no traceback: its writer raises the error at its next use."""
+    printed = threading.excepthook
+
+    def hook(failed: threading.ExceptHookArgs) -> None:
+        if not type(failed.thread).__module__.startswith("tensorboard."):
+            printed(failed)
+
+    hook.leaves = True  # type: ignore[attr-defined]
+    if not getattr(printed, "leaves", False):
+        threading.excepthook = hook
+
+
 class TensorBoardSink:
     """Scalars as TensorBoard events; the sub-second wall clock is TensorBoard's own.
 
@@ -68,6 +81,7 @@ class TensorBoardSink:
         from torch.utils.tensorboard import SummaryWriter
 
         began = any(folder.glob("events.out.tfevents.*"))
+        leave_to_the_writer()
         self.writer = SummaryWriter(str(folder))
         self.lost: str | None = None
         if hparams and not began:  # a resumed run has them already

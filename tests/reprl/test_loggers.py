@@ -13,7 +13,12 @@ import pytest
 
 from reprl.runs.metrics import Averages, CsvSink, rewind_csv
 from reprl.runs.progress import Progress, ProgressState, alarms, duration, line
-from reprl.runs.writers import TensorBoardSink, WandbSink, rewind_tensorboard
+from reprl.runs.writers import (
+    TensorBoardSink,
+    WandbSink,
+    leave_to_the_writer,
+    rewind_tensorboard,
+)
 from reprl.tables import read_rows
 from tests.runs import train
 from tests.wandb_files import records
@@ -215,3 +220,23 @@ def test_the_line_and_the_live_view_hold_the_same_facts() -> None:
 
 def test_durations_read_like_speech() -> None:
     assert [duration(s) for s in (42, 720, 11_100, 187_200)] == ["42s", "12m", "3h 05m", "2d 4h"]
+
+
+def test_a_failed_thread_of_tensorboard_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer raises the error again; a thread of anybody else is still heard."""
+    heard = []
+    monkeypatch.setattr(threading, "excepthook", lambda failed: heard.append(failed.thread.name))
+    leave_to_the_writer()
+    leave_to_the_writer()  # once is enough
+
+    class Other(threading.Thread):
+        def run(self) -> None:
+            raise OSError("full")
+
+    class Writing(Other):
+        __module__ = "tensorboard.summary.writer.event_file_writer"
+
+    for thread in (Other(name="other"), Writing(name="writing")):
+        thread.start()
+        thread.join()
+    assert heard == ["other"]
