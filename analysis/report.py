@@ -45,7 +45,7 @@ from reprl.analysis.plots import save_figures
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.analysis.thumbnails import thumbnails
-from reprl.disk import write_atomically
+from reprl.disk import not_written, write_atomically
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
@@ -107,7 +107,7 @@ def write_report(
         if figures:
             save_figures(data, looks, target / "figures")
     except OSError as error:
-        raise UserError(f"out={out} cannot be written: {error.strerror}.") from error
+        raise not_written(f"out={out}", error) from error
     return target / "report.html", results
 
 

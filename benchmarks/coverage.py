@@ -231,10 +231,11 @@ def _row(values: list[float]) -> str:
     return " | ".join(f"{100 * value:.0f}" for value in values)
 
 
-def replaced(page: str, made: str) -> str:
-    """The page with the text between its marks replaced."""
-    before, rest = page.split("<!-- coverage -->\n")
-    return f"{before}<!-- coverage -->\n{made}<!-- end -->{rest.split('<!-- end -->', 1)[1]}"
+def replaced(page: str, made: str, begin: str = "coverage", end: str = "end") -> str:
+    """The page with the text between two marks replaced."""
+    before, rest = page.split(f"<!-- {begin} -->\n")
+    after = rest.split(f"<!-- {end} -->", 1)[1]
+    return f"{before}<!-- {begin} -->\n{made}<!-- {end} -->{after}"
 
 
 def main() -> None:

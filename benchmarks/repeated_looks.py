@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 from scipy import stats
 
-from benchmarks.coverage import PAGE, RUNS, Variances, measured, typical
+from benchmarks.coverage import PAGE, RUNS, Variances, measured, replaced, typical
 from reprl.analysis.looks import Design
 from reprl.analysis.pairwise import LEVEL
 from reprl.analysis.stats import Array
@@ -132,16 +132,10 @@ def tables(sweeps: int = 20_000) -> str:
     return "\n".join(lines) + "\n"
 
 
-def replaced(page: str, made: str) -> str:
-    """The page with the text between its marks replaced."""
-    before, rest = page.split("<!-- looks -->\n")
-    return f"{before}<!-- looks -->\n{made}<!-- end looks -->{rest.split('<!-- end looks -->')[1]}"
-
-
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     made = tables()
-    write_atomically(PAGE, replaced(PAGE.read_text(), made))
+    write_atomically(PAGE, replaced(PAGE.read_text(), made, "looks", "end looks"))
     print(made)
 
 

@@ -20,7 +20,7 @@ RISE, FALL = 2.0, 1.0  # a step, of what is usual: so that a third of the steps 
 LEFT_AFTER = 15  # steps: then a mark that the picture no longer has is taken for one that was left
 TAKEN_IN_AFTER = 300  # steps: then what stands there belongs to the picture
 AROUND = 5  # the width of a place's surroundings
-CONTRAST = 7  # the width of the neighbourhood whose largest change is shown as white
+CONTRAST = np.ones((7, 7), np.uint8)  # the neighbourhood whose largest change is shown as white
 FAINT = 0.25  # of that largest change: less is not shown
 
 
@@ -111,7 +111,7 @@ def _show(distance: np.ndarray, seen: np.ndarray, out: np.ndarray) -> None:
     mark = seen.astype(np.uint8)
     beside = cv2.boxFilter(mark, -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
     kept = np.where(seen & (beside >= 2), distance, np.float32(0))
-    largest = cv2.dilate(kept, np.ones((CONTRAST, CONTRAST), np.uint8))
+    largest = cv2.dilate(kept, CONTRAST)
     share = kept / np.maximum(largest, 1)
     out[:] = np.where(share > FAINT, np.rint(share * 255), 0)
 

@@ -1,4 +1,4 @@
-"""What a user may give to an environment besides plain numbers: rewards and actions."""
+"""What a user may give to an environment: settings, rewards and actions, checked in one place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from reprl.envs.games import canonical
+from reprl.envs.games import game as game_of
+from reprl.envs.machine import EnvSettings
 from reprl.errors import UserError
-from reprl.settings import REWARD, REWARDS
-from reprl.validation import choice
+from reprl.settings import ENV, REWARD, REWARDS
+from reprl.validation import checker, choice
+
+
+def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) -> EnvSettings:
+    """An environment's settings: the game by its own name, each number within its limits."""
+    game_of(game)  # refuses one that is not there
+    check = checker(ENV)
+    numbers = {key: check(key, value) for key, value in numbers.items()}
+    return EnvSettings(
+        game=canonical(game),
+        training=bool(training),
+        reward=reward_mode(reward, training),
+        **numbers | {"sticky": float(numbers["sticky"])},
+    )
 
 
 def reward_mode(value: Any, training: bool, key: str = "reward") -> str | float:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from reprl.disk import replacing
+from reprl.disk import not_written, replacing
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_script
@@ -197,4 +197,4 @@ def _writable(path: Path, endings: tuple[str, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
     except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from error
+        raise not_written(f"'{path}'", error) from error

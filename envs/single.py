@@ -14,17 +14,16 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import EzPickle
 
-from reprl.envs.checks import require_actions, reward_mode
+from reprl.envs.checks import checked_settings, require_actions
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.emulator import Emulator
 from reprl.envs.games import game as game_of
-from reprl.envs.machine import FPS, EnvSettings, console
+from reprl.envs.machine import FPS, console
 from reprl.envs.picture import Desk
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import find
 from reprl.errors import UserError
-from reprl.settings import ENV, SEED
-from reprl.validation import checker
+from reprl.settings import SEED
 
 
 class GameEnv(gymnasium.Env, EzPickle):
@@ -52,27 +51,26 @@ class GameEnv(gymnasium.Env, EzPickle):
         noop_max: int = 30,
         max_frames: int = 108_000,
         reward: str | float | None = None,
-        background: float | None = None,
+        background: float | str | None = None,
     ) -> None:
         EzPickle.__init__(**{k: v for k, v in locals().items() if k != "__class__"})
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode={render_mode!r} is unknown: choose from rgb_array, None.")
         self.render_mode = render_mode
-        self.game = game_of(game)
-        check = checker(ENV)
-        settings = EnvSettings(
+        settings = checked_settings(
             game=game,
-            training=bool(training),
-            reward=reward_mode(reward, training),
-            sticky=float(check("sticky", sticky)),
-            stack=check("stack", stack),
-            gap=check("gap", gap),
-            size=check("size", size),
-            noop_max=check("noop_max", noop_max),
-            max_frames=check("max_frames", max_frames),
-            background=check("background", background),
+            training=training,
+            reward=reward,
+            sticky=sticky,
+            stack=stack,
+            gap=gap,
+            size=size,
+            noop_max=noop_max,
+            max_frames=max_frames,
+            background=background,
         )
-        self.variant = find(variant, severity, game)
+        self.game = game_of(settings.game)
+        self.variant = find(variant, severity, settings.game)
         desk = Desk(console(self.game.cartridge).raw)
         self.emulator = Emulator(settings, self.variant, 0, 0, desk)
         self.action_meanings = list(console(self.game.cartridge).actions)

@@ -17,9 +17,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
 from reprl.envs.block import Arrays, Block
-from reprl.envs.checks import require_actions, reward_mode
+from reprl.envs.checks import checked_settings, require_actions
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
-from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
@@ -28,7 +27,7 @@ from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError
 from reprl.settings import ENV, GAME_SEED, SEED
-from reprl.validation import checker, whole
+from reprl.validation import whole
 
 MAGIC = b"reprl env snapshot 1\n"
 
@@ -61,24 +60,21 @@ def make_vec_env(
     they show what changed more than its place usually does, each change at full contrast.
     `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
-    game = canonical(game)
-    game_of(game)  # refuses one that is not there
-    check = checker(ENV)
-    n_envs = check("n_envs", n_envs)
+    n_envs = ENV["n_envs"].checked("n_envs", n_envs)
     most = min(n_envs, int(ENV["workers"].high))
     workers = whole("workers", workers, 0, most, "n_envs, so that each worker has an environment")
     seed = SEED.checked("seed", seed)
-    settings = EnvSettings(
+    settings = checked_settings(
         game=game,
-        training=bool(training),
-        reward=reward_mode(reward, training),
-        sticky=float(check("sticky", sticky)),
-        stack=check("stack", stack),
-        gap=check("gap", gap),
-        size=check("size", size),
-        noop_max=check("noop_max", noop_max),
-        max_frames=check("max_frames", max_frames),
-        background=check("background", background),
+        training=training,
+        reward=reward,
+        sticky=sticky,
+        stack=stack,
+        gap=gap,
+        size=size,
+        noop_max=noop_max,
+        max_frames=max_frames,
+        background=background,
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -87,7 +83,7 @@ def make_vec_env(
         raise UserError("variant=[] is empty: name at least one variant.")
     if len(specs) > n_envs:
         raise UserError(f"{len(specs)} variants need as many environments, got n_envs={n_envs}.")
-    found = [find(spec, severity, game) for spec in specs]
+    found = [find(spec, severity, settings.game) for spec in specs]
     part, parts = share
     if n_envs % parts or not 0 <= part < parts:
         raise UserError(f"n_envs={n_envs} cannot be dealt out: share={share} of equal parts.")

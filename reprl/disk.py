@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reprl.errors import UserError
+
 FULL = "no space left on the disk"
 ABANDONED = 60.0  # seconds after which nobody can still be writing a draft
 
@@ -71,6 +73,12 @@ def out_of_space(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def not_written(what: object, error: OSError, then: str = "") -> UserError:
+    """The sentence for a place that cannot be written; a full disk has one name everywhere."""
+    reason = FULL if out_of_space(error) else error.strerror
+    return UserError(f"{what} cannot be written: {reason}{then}.")
 
 
 def is_full(folder: Path, room: int = 1_000_000) -> bool:

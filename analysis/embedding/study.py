@@ -18,7 +18,7 @@ import numpy as np
 
 from reprl.analysis.embedding.projection import METHODS, nearest, projected
 from reprl.analysis.explorer.record import COLUMNS, sprite
-from reprl.analysis.probe.record import PLAYERS, Moments, record
+from reprl.analysis.probe.record import PLAYERS, Moments
 from reprl.analysis.probe.subject import subject
 from reprl.disk import write_atomically
 from reprl.envs.defaults import CLEAN
@@ -77,17 +77,8 @@ def embed(
     choice("player", player, PLAYERS)
     who = subject(agent, labels, settings, "an embedding")
     chosen, problems = comparable(expand(variants, (), who.game))
-    moments = record(
-        who.model,
-        who.watcher,
-        chosen,
-        frames=frames,
-        games=range(games),
-        every=every,
-        seed=seed,
-        whose=who.whose,
-        player=player,
-        settings=who.settings,
+    moments = who.moments(
+        chosen, frames=frames, games=range(games), every=every, seed=seed, player=player
     )
     views = [CLEAN, *map(label, chosen)]
     everything = np.arange(len(moments.games))

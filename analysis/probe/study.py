@@ -19,7 +19,7 @@ from reprl import tables
 from reprl.analysis.probe.labels import Labels, labels_of, matched
 from reprl.analysis.probe.layers import activations, pixels, untrained
 from reprl.analysis.probe.linear import Readout, balanced_accuracy, correlation, r2
-from reprl.analysis.probe.record import PLAYERS, Moments, record
+from reprl.analysis.probe.record import PLAYERS, Moments
 from reprl.analysis.probe.subject import runs_of, subject
 from reprl.envs import Variant
 from reprl.envs.defaults import CLEAN
@@ -95,12 +95,11 @@ def probe(
     chosen, problems = comparable(expand(variants, (), who.game))
 
     held = max(1, games // HELD_OUT)
-    common: dict[str, Any] = {"every": every, "seed": seed, "whose": who.whose, "player": player}
-    common["settings"] = who.settings
+    common: dict[str, Any] = {"every": every, "seed": seed, "player": player}
     share = frames * (games - held) // games
-    fitted = record(who.model, who.watcher, (), frames=share, games=range(games - held), **common)
+    fitted = who.moments((), frames=share, games=range(games - held), **common)
     held_out = range(games - held, games)
-    read = record(who.model, who.watcher, chosen, frames=frames - share, games=held_out, **common)
+    read = who.moments(chosen, frames=frames - share, games=held_out, **common)
     size = fitted.observations[CLEAN].shape[2:]
     fit_labels, read_labels = (
         labels_of(m.objects, m.before, game, (size[0], size[1])) for m in (fitted, read)

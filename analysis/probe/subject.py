@@ -5,12 +5,14 @@ agent + settings -> **subject** (network, environment, identity) -> probes, twin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reprl.analysis.probe.layers import prober
+from reprl.analysis.probe.record import Moments, record
+from reprl.envs import Variant
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
@@ -35,6 +37,12 @@ class Subject:
     game: str
     about: dict[str, Any]  # its columns in every table
     whose: int | None  # the training seed whose games it plays
+
+    def moments(self, variants: Sequence[Variant], **how: Any) -> Moments:
+        """Its recorded moments, clean and under variants; `how` is that of `record`."""
+        return record(
+            self.model, self.watcher, variants, whose=self.whose, settings=self.settings, **how
+        )
 
     @property
     def samples(self) -> bool:

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from reprl import tables
-from reprl.analysis.probe.record import record
 from reprl.analysis.probe.subject import Subject, subject
 from reprl.envs.defaults import CLEAN
 from reprl.envs.variation.base import Part, Variant
@@ -194,17 +193,9 @@ def divergence_on_states(who: Subject, *, frames: int, seed: int) -> Measure:
 
     def measure(some: Sequence[Drawn]) -> list[tuple[float, float]]:
         distinct = list(dict.fromkeys(some))
-        moments = record(
-            who.model,
-            who.watcher,
-            [drawn.variant for drawn in distinct],
-            frames=frames,
-            games=range(2),
-            every=8,
-            seed=seed,
-            whose=who.whose,
-            player="agent",
-            settings=who.settings,
+        variants = [drawn.variant for drawn in distinct]
+        moments = who.moments(
+            variants, frames=frames, games=range(2), every=8, seed=seed, player="agent"
         )
         everything = np.arange(len(moments.games))
         clean = who.watcher.outputs(*moments.rows(CLEAN, everything))[0].probs

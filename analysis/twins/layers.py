@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from reprl import tables
 from reprl.analysis.probe.layers import activations, layer_modules
-from reprl.analysis.probe.record import PLAYERS, Moments, record
+from reprl.analysis.probe.record import PLAYERS, Moments
 from reprl.analysis.probe.subject import subject
 from reprl.envs.defaults import CLEAN
 from reprl.envs.protocol import VariantSpec
@@ -76,17 +76,8 @@ def layers(
             "variants: layers are compared between pictures, so name one that changes the picture "
             "and not the game."
         )
-    moments = record(
-        who.model,
-        who.watcher,
-        chosen,
-        frames=frames,
-        games=range(games),
-        every=every,
-        seed=seed,
-        whose=who.whose,
-        player=player,
-        settings=who.settings,
+    moments = who.moments(
+        chosen, frames=frames, games=range(games), every=every, seed=seed, player=player
     )
     rows = _rows(who.watcher, moments, [(label(v), v.severity) for v in chosen])
     about = who.about | {"player": player, "eval_seed": seed}

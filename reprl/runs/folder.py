@@ -26,7 +26,7 @@ import yaml
 from reprl import __version__, guard, trust
 from reprl.claims import record_of
 from reprl.config.schema import Config, check, hash_of
-from reprl.disk import out_of_space, write_atomically
+from reprl.disk import not_written, out_of_space, write_atomically
 from reprl.errors import UserError, not_yaml
 from reprl.naming import file_name
 from reprl.runs import code
@@ -118,7 +118,7 @@ class RunFolder:
         try:
             file = guard.lock_file(self.path / ".lock")
         except OSError as error:
-            raise UserError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise not_written(self.path, error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -209,7 +209,7 @@ def create(
             shutil.rmtree(draft, ignore_errors=True)
         if not isinstance(error, OSError) or out_of_space(error):
             raise
-        raise UserError(f"run_dir={final} cannot be written: {error.strerror}.") from error
+        raise not_written(f"run_dir={final}", error) from error
     return RunFolder(final)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprl.checkpoint.files import LONGEST_STEP, candidates
-from reprl.disk import FULL, out_of_space
+from reprl.disk import not_written
 from reprl.errors import UserError, nearest
 from reprl.runs.agents import folder_of
 from reprl.runs.resources import require_memory
@@ -146,5 +146,4 @@ def check_writable(final: Path, key: str = "run_dir", then: str = "") -> None:
         # permission bits do not tell: a full disk, a read-only mount, a virtual file system
         os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
     except OSError as error:
-        reason = FULL if out_of_space(error) else error.strerror
-        raise UserError(f"{what} cannot be written: {reason}{then}.") from None
+        raise not_written(what, error, then) from None

@@ -276,8 +276,8 @@ def test_the_best_method_has_a_weakness_and_a_place_it_looks_at(sweep: Path) -> 
         f"Weakest on {worst}: {means[worst]:.1f} points ({means['original']:.1f}"
     )
     assert text.endswith(
-        "Looks at the ball: its mask peaks there 24× as often as chance, 15× on the variants; on "
-        "what is drawn 1.0×."
+        "Looks at the ball: its mask peaks there 24× as often as chance, 15× on the variants; at "
+        "what is drawn over the game 1.0×."
     )
     blind = best_in_words(table, best, {"view": "mask", "varied": "0.4×"}, "ball")
     assert blind.endswith(

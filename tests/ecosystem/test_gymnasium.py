@@ -31,6 +31,7 @@ import reprl  # noqa: F401  # registers its ids
 from reprl.algorithms import PPO
 from reprl.envs import VariantWrapper, find, make_vec_env
 from reprl.envs.games.breakout import breakout_objects
+from reprl.envs.single import GameEnv
 from tests.helpers import refuses
 
 gymnasium.register_envs(ale_py)
@@ -284,3 +285,12 @@ def test_the_loop_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
     file = Path(__file__).parents[2] / "examples" / "variant_in_a_loop.py"
     runpy.run_path(str(file), run_name="example")["main"](total_steps=64, steps=16)
     assert "diagonals" in capsys.readouterr().out
+
+
+def test_its_settings_are_those_of_the_vector_environment() -> None:
+    """The game as people write it, and every background: checked in one place for both."""
+    env = GameEnv(game="ALE/Pong-v5", background="adaptive", stack=2)
+    vector = make_vec_env(n_envs=1, game="Pong", background="adaptive", stack=2, training=False)
+    assert env.emulator.settings == vector.settings
+    env.close()
+    vector.close()
