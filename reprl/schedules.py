@@ -1,13 +1,16 @@
 """Numbers that change over training: plain data in, a function of the remaining progress out.
 
 Learning rate, clip range, entropy and value coefficients and the weights of auxiliary terms are
-all given as a number or as `{"kind": "linear", "start": 2.5e-4, "end": 0.0, "warmup": 0.05}`.
+all given as a number, as `{"kind": "linear", "start": 2.5e-4, "end": 0.0, "warmup": 0.05}`, or as
+one of the user's own, `{"_target_": "my_module.Decay", ...}`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from numbers import Real
 from typing import Any
 
 from reprl.errors import UserError, unknown
@@ -15,6 +18,12 @@ from reprl.validation import Number, choice, number
 
 KINDS = ("constant", "linear", "cosine")
 KEYS = ("kind", "start", "end", "warmup")
+TARGET, PARTIAL, FACTOR = "_target_", "_partial_", "_factor_"  # of a schedule of the user's own
+# schedules that a folder from somebody else may name; what else is installed with us may act
+STOCK = (
+    "reprl.schedules.Schedule",
+    *(f"stable_baselines3.common.utils.{kind}Schedule" for kind in ("Constant", "Linear")),
+)
 
 
 Coefficient = float | dict[str, Any]  # a number, or a spec for `schedule`
@@ -68,6 +77,66 @@ class Schedule:
         return f"Schedule({self.plain()})"
 
 
+class OwnSchedule(Schedule):
+    """A schedule by the path of its class, or of a function that returns one.
+
+    It is called with the spec's other keys, and what that gives with the remaining progress, as SB3
+    does; with `_partial_: true` the function itself is the schedule and the keys are its arguments.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], *, name: str = "schedule") -> None:
+        require_target(spec, name)
+        self.spec, self.name, self.kind = dict(spec), name, "own"
+        self.factor = number(f"{name}.{FACTOR}", spec.get(FACTOR, 1.0))
+        self.function = _made(self.spec, name)
+        self.start, self.end, self.warmup = self(1.0), self(0.0), 0.0
+
+    def __call__(self, progress_remaining: float) -> float:
+        value: Any = self.function(max(progress_remaining, 0.0))
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+            raise UserError(
+                f"{self.name}: {self.spec[TARGET]} gave {value!r} where {progress_remaining:g} of "
+                "training remains, and a schedule gives finite numbers."
+            )
+        return self.factor * float(value)
+
+    def plain(self) -> dict[str, Any]:
+        return dict(self.spec)
+
+
+def require_target(spec: Mapping[str, Any], name: str) -> None:
+    """Refuse, without importing anything, what cannot be the spec of a schedule of one's own."""
+    path = spec.get(TARGET)
+    if not isinstance(path, str) or not path.replace(":", ".").strip(".").count("."):
+        raise UserError(
+            f"{name}.{TARGET}={path} must be the path of a class or function, such as "
+            "my_module.Decay."
+        )
+
+
+def _made(spec: Mapping[str, Any], name: str) -> Callable[[float], Any]:
+    from reprl import trust
+    from reprl.components import described, imported  # they ask here what a schedule is
+
+    path = str(spec[TARGET])
+    if path not in STOCK:
+        trust.require_named(path.partition(":")[0] if ":" in path else path.rpartition(".")[0], path)
+    arguments = {k: v for k, v in spec.items() if k not in (TARGET, PARTIAL, FACTOR)}
+    try:
+        target = imported(path)
+        made = partial(target, **arguments) if spec.get(PARTIAL) else target(**arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name}: {TARGET} '{path}': {described(error)}") from error
+    if not callable(made):
+        raise UserError(
+            f"{name}: {TARGET} '{path}' gave {type(made).__name__}, which cannot be called with the "
+            f"remaining progress; a function of it is given with {PARTIAL}: true."
+        )
+    return made
+
+
 def is_spec(value: Any) -> bool:
     """Whether a value is meant as a schedule's spec rather than a number or a function."""
     return isinstance(value, Mapping)
@@ -79,6 +148,8 @@ def schedule(value: Any, *, name: str = "schedule") -> Schedule:
         return value
     if not isinstance(value, Mapping):
         return Schedule(start=number(name, value), name=name)
+    if TARGET in value:
+        return OwnSchedule(value, name=name)
     for key in value:
         if key not in KEYS:
             raise unknown(f"{name} key", str(key), KEYS)
@@ -91,5 +162,7 @@ def scaled(value: Coefficient, factor: float = 1.0) -> Coefficient:
     """A number or a schedule's whole spec, times the factor it is nested in."""
     if not isinstance(value, Mapping):
         return factor * float(value)
+    if TARGET in value:
+        return {**value, FACTOR: factor * float(value.get(FACTOR, 1.0))}
     spec = schedule(value).plain()
     return spec | {end: factor * spec[end] for end in ("start", "end") if end in spec}

@@ -91,8 +91,11 @@ class Number:
         return bool(above and below)
 
     def _checked_schedule(self, key: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        from reprl.schedules import schedule  # checks its own numbers with this module
+        from reprl.schedules import TARGET, require_target, schedule  # check numbers with this module
 
+        if TARGET in spec:  # one of the user's own: built, and so imported, with the agent
+            require_target(spec, key)
+            return dict(spec)
         schedule(spec, name=key)
         number = replace(self, scheduled=False)
         number.checked(f"{key}.start", spec["start"])

@@ -35,6 +35,7 @@ from reprl.distributed.environment import place
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
+from reprl.schedules import TARGET
 from reprl.schema import PARTS
 from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
 from reprl.validation import Number, Setting, choice, flag
@@ -337,9 +338,11 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Settin
 def _unusual(config: Config) -> list[str]:
     plain = config.plain()
     known = {key: setting for key, _, _, setting in _settings(plain)}
-    found = []
-    for key, value in flatten(plain).items():
+    found, flat = [], flatten(plain)
+    for key, value in flat.items():
         owner, _, end = key.rpartition(".")
+        if f"{owner}.{TARGET}" in flat and owner in known:
+            continue  # an argument of a schedule of the user's own
         allowed = known.get(key) or known.get(owner) or _declared(key)
         usual = allowed.usual if isinstance(allowed, Number) else (-math.inf, math.inf)
         # a schedule may end anywhere and climb for as long as it likes

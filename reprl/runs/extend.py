@@ -16,6 +16,8 @@ from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, now, step_of
 from reprl.schedules import is_spec, schedule
+from reprl.schema import PARTS
+from reprl.settings import declared
 from reprl.trust import reading
 
 
@@ -49,8 +51,9 @@ def extend(folder: RunFolder, total: int) -> None:
             extended=history,
             extending=None,
         )
+        said = stretched(settings, step, before, total)
     print(f"{folder.path}: {before:,} steps become {total:,}; it goes on from step {step:,}.")
-    for sentence in stretched(settings, step, before, total):
+    for sentence in said:
         print(sentence)
 
 
@@ -65,8 +68,11 @@ def stretched(settings: dict[str, Any], step: int, before: int, total: int) -> l
 
 def _schedules(settings: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     keys = [key.removesuffix(".start") for key in flatten(settings) if key.endswith(".start")]
+    for part in PARTS:
+        declares = declared(part, part, settings.get(part) or {})
+        keys += [key for key, _, _, allowed in declares if getattr(allowed, "scheduled", False)]
     found = []
-    for key in keys:
+    for key in dict.fromkeys(keys):
         value: Any = settings
         for word in key.split("."):
             value = value[word]

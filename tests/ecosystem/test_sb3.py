@@ -5,14 +5,16 @@ that are trained further, and what a run says while it works.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
+import pandas
 import pytest
 import torch
 import yaml
 
-from reprl import checkpoint, components
+from reprl import checkpoint, components, trust
 from reprl.algorithms import PPO
 from reprl.augmentation import Cutout
 from reprl.cli import main
@@ -21,6 +23,7 @@ from reprl.encoders import Impala, Nature
 from reprl.envs import make_vec_env
 from reprl.runs.extend import stretched
 from reprl.runs.progress import PATIENCE, Progress, ProgressState
+from reprl.schedules import scaled, schedule
 from tests.helpers import Commands, refuses
 from tests.runs import make_run, train
 
@@ -138,3 +141,74 @@ def test_a_model_of_classes_is_saved_and_loaded(tmp_path: Path) -> None:
     again = checkpoint.load(tmp_path)
     for name, value in model.policy.state_dict().items():
         assert torch.equal(again.policy.state_dict()[name], value)
+
+
+STEPS = """
+class Steps:
+    def __init__(self, start, halve_every):
+        self.start, self.halve_every = start, halve_every
+
+    def __call__(self, progress_remaining):
+        return self.start * 0.5 ** int((1.0 - progress_remaining) / self.halve_every)
+
+
+def bent(progress_remaining, top):
+    return top * progress_remaining**2
+
+
+def words(progress_remaining):
+    return "much"
+"""
+SB3S_LINEAR = {
+    "_target_": "stable_baselines3.common.utils.LinearSchedule",
+    **{"start": 0.2, "end": 0.05, "end_fraction": 0.5},
+}
+
+
+def test_a_schedule_of_ones_own_or_of_sb3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_schedules.py").write_text(STEPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = schedule({"_target_": "own_schedules.Steps", "start": 8.0, "halve_every": 0.25})
+    assert [steps(p) for p in (1.0, 0.8, 0.7, 0.1, -0.1)] == [8.0, 8.0, 4.0, 1.0, 0.5]
+    bent = {"_target_": "own_schedules:bent", "top": 4.0, "_partial_": True}
+    assert schedule(bent)(0.5) == 1.0
+    assert schedule(scaled(bent, 3.0))(0.5) == 3.0  # a coefficient that is nested in another
+    assert schedule(SB3S_LINEAR)(0.75) == pytest.approx(0.125)
+    assert schedule(schedule(bent).plain())(0.5) == 1.0
+    with refuses("rate", "own_schedules:words", "'much'"):
+        schedule({"_target_": "own_schedules:words", "_partial_": True}, name="rate")
+    with refuses("rate", "own_schedules.Steps", "halve_evry"):
+        schedule({"_target_": "own_schedules.Steps", "halve_evry": 1}, name="rate")
+    with refuses("algo.learning_rate", "_target_", "my_module"):
+        load(["algo.learning_rate={_target_:Steps}"])
+    said = stretched({"algo": {"_target_": "reprl.algorithms.PPO", "ent_coef": bent}}, 50, 100, 200)
+    assert ["algo.ent_coef" in sentence for sentence in said] == [True]
+
+
+def test_a_folder_cannot_bring_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sent_schedules.py").write_text(STEPS + "\nopen('ran', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    for path in ("sent_schedules.Steps", "stable_baselines3.common.utils.get_device", "os.system"):
+        with trust.reading(tmp_path), refuses(path):
+            schedule({"_target_": path})
+    with trust.reading(tmp_path):
+        assert schedule(SB3S_LINEAR)(1.0) == 0.2
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+def test_a_run_has_a_schedule_of_ones_own_and_its_checkpoint_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run_schedules.py").write_text(STEPS)
+    rate = "{_target_:run_schedules.Steps,start:1e-3,halve_every:0.25}"
+    words = [f"algo.learning_rate={rate}", "eval.every=0", f"--config-dir={tmp_path}"]
+    assert train(tmp_path / "run", *words) == 0
+    assert "halve_every" not in capsys.readouterr().err  # nobody wonders at a key of the user's
+    rates = pandas.read_csv(tmp_path / "run" / "metrics.csv")["train/learning_rate"]
+    assert rates.iloc[0] > 2 * rates.iloc[-1]
+    model = checkpoint.load(tmp_path / "run", trust=["run_schedules"])
+    assert model.learning_rate.plain()["halve_every"] == 0.25
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "run_schedules" in record["code"]["modules"]
