@@ -120,7 +120,9 @@ def _made(spec: Mapping[str, Any], name: str) -> Callable[[float], Any]:
 
     path = str(spec[TARGET])
     if path not in STOCK:
-        trust.require_named(path.partition(":")[0] if ":" in path else path.rpartition(".")[0], path)
+        trust.require_named(
+            path.partition(":")[0] if ":" in path else path.rpartition(".")[0], path
+        )
     arguments = {k: v for k, v in spec.items() if k not in (TARGET, PARTIAL, FACTOR)}
     try:
         target = imported(path)
@@ -131,8 +133,8 @@ def _made(spec: Mapping[str, Any], name: str) -> Callable[[float], Any]:
         raise UserError(f"{name}: {TARGET} '{path}': {described(error)}") from error
     if not callable(made):
         raise UserError(
-            f"{name}: {TARGET} '{path}' gave {type(made).__name__}, which cannot be called with the "
-            f"remaining progress; a function of it is given with {PARTIAL}: true."
+            f"{name}: {TARGET} '{path}' gave {type(made).__name__}, which cannot be called with "
+            f"the remaining progress; a function of it is given with {PARTIAL}: true."
         )
     return made
 

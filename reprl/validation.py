@@ -91,7 +91,11 @@ class Number:
         return bool(above and below)
 
     def _checked_schedule(self, key: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        from reprl.schedules import TARGET, require_target, schedule  # check numbers with this module
+        from reprl.schedules import (
+            TARGET,
+            require_target,
+            schedule,
+        )  # check numbers with this module
 
         if TARGET in spec:  # one of the user's own: built, and so imported, with the agent
             require_target(spec, key)

@@ -73,6 +73,7 @@ class Algorithm(BaseAlgorithm):
     restored_from: dict[str, Any] | None = None  # a checkpoint's meta, while it is rebuilt
     run_config: dict[str, Any] | None = None  # of the run whose checkpoint was loaded
     run_name: str | None = None
+    observed: dict[str, Any] | None = None  # in training, by the checkpoint
     action_meanings: list[str] | None = None  # what the environment calls its actions
     _phase: str = "ready"  # "collecting", "collected": a capture now would not be whole
     _stream_seed: int = 0

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from reprl import rng, trust
 from reprl.checkpoint.construction import call, class_at, class_path, plain_call
 from reprl.checkpoint.serialization import decode, decode_space, encode, encode_space
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def capture(model: Algorithm) -> Captured:
         "action_space": encode_space(model.action_space),
         "n_envs": model.n_envs,
         "action_meanings": model.action_meanings,
+        "observed": observed(model),
         "counters": {name: getattr(model, name) for name in model.counters},
         "optimizer": _kinds(model),
         "optimizer_scalars": scalars,
@@ -92,6 +94,14 @@ def capture(model: Algorithm) -> Captured:
     if snapshot is not None and model._last_obs is not None:
         state["env"] = torch.frombuffer(bytearray(snapshot()), dtype=torch.uint8).clone()
     return Captured(_parameters(model), optimizer, state, meta)
+
+
+def observed(model: Algorithm) -> dict[str, Any] | None:
+    """What the model's environment shows (game, stack, ...), where it is one of ours."""
+    settings = getattr(model.env, "settings", None)
+    if all(hasattr(settings, key) for key in OBSERVED):
+        return {key: getattr(settings, key) for key in OBSERVED}
+    return model.observed
 
 
 def restore(model: Algorithm, captured: Restorable) -> None:

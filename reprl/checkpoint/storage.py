@@ -29,6 +29,8 @@ from reprl import __version__, guard
 from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover, remove_leftovers
 from reprl.checkpoint.files import steps as steps
 from reprl.components import described
+from reprl.envs.games import game
+from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.trust import allow, reading
@@ -189,6 +191,7 @@ def load(
             model = rebuild(stored.meta, env)
             require_same_shapes(model, stored)
             model.restore(stored)
+            model.observed = _observed(stored.meta)
         if (config := Path(folder) / "config.yaml").is_file():
             found = guard.load_yaml(guard.read_text(config))
             model.run_config = found if isinstance(found, dict) else None
@@ -196,6 +199,15 @@ def load(
         return model
 
     return use(folder, rebuilt, step)
+
+
+def _observed(meta: dict[str, Any]) -> dict[str, Any] | None:
+    """What the agent saw in training; a game of somebody's own is imported if it is trusted."""
+    found = meta.get("observed")
+    if not isinstance(found, dict) or not isinstance(found.get("game"), str):
+        return None
+    game(found["game"])
+    return {key: found[key] for key in OBSERVED if key in found}
 
 
 def read(folder: str | Path, step: int | None = None) -> StoredCheckpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprl.cli.arguments import WANDB, Key, parse
+from reprl.errors import UserError
 from reprl.escaping import shown
 
 HELP = "one offline HTML file with CSV and Markdown tables about runs and sweeps"
@@ -19,7 +20,8 @@ KEYS = {
 
 def run(arguments: list[str]) -> int:
     """Write the report and say where it is and what it could not use."""
-    folders, values = parse("report", arguments, KEYS, "many")
+    named, values = parse("report", arguments, KEYS, "many", archives=True)
+    folders = [_measured(place) for place in named]
     from reprl.analysis.report import write_report
     from reprl.runs.logbook import check_wandb
 
@@ -38,6 +40,18 @@ def run(arguments: list[str]) -> int:
     size = path.stat().st_size / 1e6
     print(f"{len(results.runs)} runs, {results.games} games -> {shown(path)} ({size:.1f} MB)")
     return 0
+
+
+def _measured(place: Path) -> Path:
+    """The folder of what was measured: of a model of Stable-Baselines3 the one beside it."""
+    if not place.is_file():
+        return place
+    folder = place.with_suffix("")
+    if not folder.is_dir():
+        raise UserError(
+            f"{place} has not been measured: `reprl evaluate {place} trust=true` comes first."
+        )
+    return folder
 
 
 def _log(folders: list[Path], report: Path, wandb: str) -> None:

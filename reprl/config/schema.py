@@ -29,6 +29,7 @@ from reprl.config.checks import (
     device_of,
 )
 from reprl.config.compose import compose, selections
+from reprl.config.inheritance import inherited, parent_named, with_parents_choices
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
@@ -191,7 +192,12 @@ def hash_of(values: Mapping[str, Any]) -> str:
 def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     """From overrides to a checked run: what `reprl train` does first."""
     config_dirs = list(config_dirs)
+    said, parent = overrides, parent_named(overrides)
+    if parent is not None:
+        overrides = with_parents_choices(overrides, config_dirs, parent)
     values = compose(overrides, config_dirs)
+    if parent is not None:
+        values = inherited(values, said, config_dirs, parent)
     chosen = selections(overrides, config_dirs)
     yaml_values = _yaml_values(tuple(chosen), tuple(config_dirs))
     known = {key: setting for key, _, _, setting in _settings(values)}

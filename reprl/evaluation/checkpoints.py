@@ -1,4 +1,4 @@
-"""What a path on the command line means: a run, one of its checkpoints, a sweep, an SB3 model."""
+"""What a path of the command line is: a run, a sweep, one checkpoint, a script's or SB3's model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.evaluation.archives import Archive, archive
 from reprl.evaluation.players import labels_of
+from reprl.evaluation.saved import Saved
 from reprl.naming import parts_of
 from reprl.runs import code
 from reprl.runs.agents import work_folder
@@ -83,7 +84,7 @@ class Target:
         return checkpoint.load(self.folder.path, step=self.step if self.exact else None)
 
 
-Measured = Target | Archive
+Measured = Target | Archive | Saved
 
 
 def targets(
@@ -123,7 +124,7 @@ def found_in(
     return [*runs], problems
 
 
-def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:
+def _of_folder(place: Path, which: str) -> tuple[list[Target | Saved], list[str]]:
     if which not in CHOICES and not (which.isdecimal() and len(which) <= LONGEST_STEP):
         raise UserError(f"checkpoint={which[:40]} must be newest, best or a step.")
     if (place / "manifest.json").is_file():
@@ -132,16 +133,21 @@ def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:
             raise UserError(f"{place} is one checkpoint, so checkpoint={which} chooses nothing.")
         if not place.resolve().name.isdecimal():
             raise UserError(f"{place} is a copy of a checkpoint: name the run it belongs to.")
+        if not _is_run(run):
+            return [_saved(run, place.resolve().name)], []
         return [_target(open_run(run), place.resolve().name)], []
-    if (place / "run.json").is_file() or (place / "config.yaml").is_file():
+    if _is_run(place):
         return [_target(open_run(place), which)], []
+    if checkpoint.steps(place):
+        return [_saved(place, which)], []
     runs = runs_in(place)
     if not runs:
         raise UserError(
             f"there are no runs in '{place}': a run folder has a config.yaml and a run.json, "
             "as reprl train writes them."
         )
-    found, problems = [], []
+    found: list[Target] = []
+    problems: list[str] = []
     for run_folder in runs:
         try:
             found.append(_target(run_folder, which))
@@ -155,7 +161,21 @@ def _of_folder(place: Path, which: str) -> tuple[list[Target], list[str]]:
             f"the runs in '{place}' play different games ({', '.join(games)}): evaluate the "
             "folders of each game apart."
         )
-    return found, problems
+    return [*found], problems
+
+
+def _is_run(place: Path) -> bool:
+    return (place / "run.json").is_file() or (place / "config.yaml").is_file()
+
+
+def _saved(place: Path, which: str) -> Saved:
+    """What a script saved: no configuration, no validation, only checkpoints."""
+    if which == "best":
+        raise UserError(f"{place} has no best checkpoint: a script saved it, without eval.every.")
+    guard.inspect(place)
+    step = checkpoint.steps(place)[-1] if which == "newest" else int(which)
+    candidates(place, step)  # refuses a step that is not there
+    return Saved(place, step, exact=which != "newest")
 
 
 def each(found: Sequence[Measured], measure: Callable[[Any], None]) -> int:

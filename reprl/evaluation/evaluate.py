@@ -136,6 +136,9 @@ def env_settings(agent: Any, game: str | None = None) -> dict[str, Any]:
     seen = config.get("env") if isinstance(config, Mapping) else None
     if isinstance(seen, Mapping):
         return {key: seen[key] for key in OBSERVED if key in seen}
+    kept = getattr(agent, "observed", None)
+    if isinstance(kept, Mapping):
+        return {key: kept[key] for key in OBSERVED if key in kept}
     space = getattr(agent, "observation_space", None)
     if space is None:
         return {}

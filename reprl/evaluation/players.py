@@ -220,12 +220,13 @@ def _described(model: Any) -> dict[str, Any]:
     own = f"{type(model).__module__}.{type(model).__qualname__}"
     path = next((p for p in paths if class_of("algo", p) is type(model)), own)
     env = getattr(getattr(model, "env", None), "settings", None)
+    seen = getattr(model, "observed", None) or {}
     return {
         "algo": {**plain, "_target_": path},
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
-        "env": {"background": getattr(env, "background", None)},
+        "env": {"background": getattr(env, "background", seen.get("background"))},
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reprl import trust
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.disk import not_written
 from reprl.errors import UserError, nearest
@@ -52,7 +53,11 @@ def check_launch(configs: Iterable[Config], *, here: bool = True) -> None:
     if here:
         require_memory(configs)
     for parent in sorted({c.parent for c in configs if c.parent is not None}):
-        candidates(*parent_of(parent))
+        path, step = parent_of(parent)
+        if path.is_file():
+            trust.require_pickles(path)
+        else:
+            candidates(path, step)
     for config in configs:
         _check_source(config)
     if any(config.wandb == "online" for config in configs):
@@ -97,11 +102,10 @@ def parent_of(parent: str) -> tuple[Path, int | None]:
     if step and not (step.isdecimal() and len(step) <= LONGEST_STEP):
         raise UserError(f"parent={text}@{step[:40]}: the step after @ must be a whole number.")
     path = expanded(text)
-    if path.suffix == ".zip":
-        raise UserError(
-            f"parent={parent} is no run folder: a model of Stable-Baselines3 is taken by "
-            "reprl evaluate and reprl attention only."
-        )
+    if path.suffix == ".zip" and path.is_file():
+        if step:
+            raise UserError(f"parent={parent}: {path} is one model, so @{step} chooses nothing.")
+        return path, None
     if not is_folder(path):
         raise UserError(f"parent={parent}: there is no checkpoint '{path}'.")
     return path, int(step) if step else None

@@ -18,6 +18,7 @@ from reprl.auxiliary.modules import Momentum
 from reprl.config.schema import Config
 from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
+from reprl.evaluation.archives import archive
 from reprl.naming import completed
 from reprl.runs.folder import open_run
 from reprl.runs.places import parent_of
@@ -46,11 +47,14 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
     """
     assert config.parent is not None
     path, step = parent_of(config.parent)
-    stored = checkpoint.read(path, step)
-    if config.parent_load != "all":
-        take_share(model, stored, config.parent_load)
+    is_archive = path.is_file()
+    stored = _of_archive(path, config.env.game) if is_archive else checkpoint.read(path, step)
+    # a model of Stable-Baselines3 has a policy and no losses
+    share = "policy" if is_archive and config.parent_load == "all" else config.parent_load
+    if share != "all":
+        take_share(model, stored, share)
         print(
-            f"parent: the {config.parent_load} of {path} at step {stored.step} is taken; this run "
+            f"parent: the {share} of {path} at step {stored.step} is taken; this run "
             "begins at step 0 with a fresh optimizer."
         )
         return
@@ -74,6 +78,15 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
         )
         fresh = model.capture()
         model.restore(replace(fresh, parameters=stored.parameters))
+
+
+def _of_archive(file: Path, game: str) -> StoredCheckpoint:
+    """A model of Stable-Baselines3 as the parameters of a checkpoint; ours have its names."""
+    stock = replace(archive(file, None), game=game).model
+    named = {**dict(stock.policy.named_parameters()), **dict(stock.policy.named_buffers())}
+    parameters = {f"policy.{name}": tensor.detach().clone() for name, tensor in named.items()}
+    step = int(stock.num_timesteps)
+    return checkpoint.StoredCheckpoint(parameters, {}, {}, {}, {}, file, step)
 
 
 def take_share(model: Algorithm, stored: StoredCheckpoint, share: str) -> None:

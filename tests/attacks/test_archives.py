@@ -111,12 +111,22 @@ def test_what_is_no_model_is_said(
 
 def test_other_commands_take_no_archive(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(saved), "trust=true"]) == 2
-    assert main(["train", f"parent={saved}", "trust=true"]) == 2
+    assert main(["train", f"parent={saved}@8", "trust=true"]) == 2
     assert main(["verify", str(saved)]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3
     assert all("agent.zip" in line for line in said)
-    assert "reprl evaluate and reprl attention" in said[1]
+
+
+def test_a_parent_is_unpickled_only_when_trusted(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marker = tmp_path / "marker"
+    evil = crafted(saved, tmp_path / "evil.zip", marker)
+    assert main(["train", f"parent={evil}", f"run_dir={tmp_path / 'run'}"]) == 2
+    assert main(["report", str(evil)]) == 2
+    assert "trust=true" in capsys.readouterr().err
+    assert not marker.exists()
 
 
 def test_trust_reaches_a_node_that_inherits_nothing(

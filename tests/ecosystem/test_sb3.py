@@ -161,7 +161,9 @@ def words(progress_remaining):
 """
 SB3S_LINEAR = {
     "_target_": "stable_baselines3.common.utils.LinearSchedule",
-    **{"start": 0.2, "end": 0.05, "end_fraction": 0.5},
+    "start": 0.2,
+    "end": 0.05,
+    "end_fraction": 0.5,
 }
 
 

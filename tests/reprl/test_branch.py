@@ -11,6 +11,7 @@ from reprl.config.schema import Config, load
 from reprl.naming import completed
 from reprl.runs.folder import create
 from reprl.runs.warm_start import differences
+from tests.helpers import refuses
 from tests.runs import TINY, train
 
 SAME: tuple[str, ...] = ()
@@ -54,6 +55,62 @@ def test_a_mask_from_before_its_new_keys_is_the_same_mask() -> None:
     assert completed("attention", old) == completed("attention", new)
     hard = config_of("attention=conv", "attention.hard=top_k").attention
     assert completed("attention", old) != completed("attention", hard)
+
+
+def test_a_branch_takes_over_what_it_does_not_say_again(tmp_path: Path) -> None:
+    place = tmp_path / "parent"
+    words = [
+        "attention=conv",
+        "attention.floor=0.3",
+        "env.sticky=0.25",
+        "env.background=2",
+        "seed=7",
+    ]
+    words += ["auxiliary=[sparsity,contrastive]", "augmentation=cutout", "algo.gamma=0.9"]
+    words += ["algo.learning_rate=1e-4", "wandb=offline", "experiment=background", "seed=7"]
+    theirs = config_of(*words, f"run_dir={place}")
+    create(theirs, command=["reprl"], python_path=[])
+    same = load([f"parent={place}"])
+    for key in ("algo", "encoder", "attention", "auxiliary", "augmentation", "env", "eval", "log"):
+        assert getattr(same, key) == getattr(theirs, key), key
+    assert (same.seed, same.total_steps, same.method) == (7, 192, theirs.method)
+    assert same.wandb == "off"  # how it is shown is not the parent's to say
+    assert differences(same, place) == []
+    changed = ["attention.floor=0.1", "env.variant=green_lines", "auxiliary=none", "algo=a2c"]
+    other = load([f"parent={place}", *changed, "algo.gamma=0.95"])
+    assert (other.attention["_target_"], other.attention["floor"]) == (
+        *(theirs.attention["_target_"], 0.1),
+    )
+    assert (other.env.variant, other.env.sticky, other.auxiliary) == ("green_lines", 0.25, {})
+    assert other.algo["_target_"] == "reprl.algorithms.A2C"
+    assert "batch_size" not in other.algo  # of an algorithm that is not the parent's
+    assert other.algo["gamma"] == 0.95
+    named = load([f"parent={place}", "experiment=sb3_ppo", "eval.every=0"])
+    assert named.attention == named.auxiliary == named.augmentation == {}
+    assert (named.env.n_envs, named.env.sticky) == (8, 0.25)  # the experiment's, the parent's
+    encoder = load([f"parent={place}", "parent.load=encoder", "env.game=pong"])
+    assert (encoder.attention["floor"], encoder.env.background, encoder.env.game) == (
+        0.3,
+        2,
+        "pong",
+    )
+    assert (encoder.env.sticky, encoder.seed, encoder.auxiliary) == (0.0, 0, {})
+
+
+def test_a_branch_of_a_teacher_learns_from_reward() -> None:
+    config = load(["parent=agent:imitation_background"])
+    assert config.algo["_target_"] == "reprl.algorithms.PPO"
+    assert config.env.background == 1
+
+
+def test_a_parents_folder_brings_no_code(tmp_path: Path) -> None:
+    place = tmp_path / "parent"
+    create(config_of(f"run_dir={place}"), command=["reprl"], python_path=[])
+    text = (place / "config.yaml").read_text()
+    (place / "config.yaml").write_text(text.replace("reprl.encoders.Nature", "os.system"))
+    with refuses("os.system", str(place), "trust=os"):
+        load([f"parent={place}"])
+    assert load([f"parent={place}", "encoder=impala"]).encoder["_target_"].endswith("Impala")
 
 
 @pytest.mark.slow
