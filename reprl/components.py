@@ -24,7 +24,7 @@ from reprl.errors import UserError, unknown
 from reprl.naming import part_name
 from reprl.settings import USE
 
-Spec = str | type | Mapping[str, Any]
+Spec = str | type | Mapping[str, Any] | Any  # a name, a class, a mapping or such a part itself
 # what a group's `_target_` must be derived from; a path, because these modules import this one
 BASES = {
     "algo": "reprl.algorithms.base:Algorithm",
@@ -66,10 +66,15 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
         spec = OmegaConf.to_container(OmegaConf.create(text), resolve=True)  # type: ignore[assignment]
     if isinstance(spec, type):
         spec = {"_target_": spec}
+    if not isinstance(spec, Mapping) and _is_part(group, spec):
+        from reprl.instances import arguments_of  # torch's kinds
+
+        if (given := arguments_of(spec)) is not None:
+            spec = {"_target_": type(spec), **given}
     if not isinstance(spec, Mapping):
         kind = type(spec).__name__  # a module's repr has many lines
         hint = ""
-        if group in BASES and isinstance(spec, imported(BASES[group])):
+        if _is_part(group, spec):
             hint = f": a checkpoint could not build it again, so give its class, {kind}, or"
             hint += f" {{'_target_': {kind}, ...}} with its arguments"
         raise UserError(
@@ -84,6 +89,15 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if "_target_" not in plain:
         raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
     return plain if plain["_target_"] else None
+
+
+def _is_part(group: str, thing: Any) -> bool:
+    """Whether an object is itself a part of the group, or a module that can be made one."""
+    if group not in BASES or isinstance(thing, str):
+        return False
+    if isinstance(thing, imported(BASES[group])):
+        return True
+    return group in ADAPTERS and bool(imported(ADAPTABLE)(type(thing)))
 
 
 def _path_of(group: str, cls: type) -> str:
@@ -224,7 +238,9 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         single = "_target_" in auxiliary
         named = [(part_name(auxiliary), auxiliary)] if single else list(auxiliary.items())
     elif isinstance(auxiliary, Sequence):
-        named = [(part_name(spec), spec) for spec in auxiliary]
+        named = [(_name_of(spec), spec) for spec in auxiliary]
+    elif isinstance(auxiliary, type) or _is_part("auxiliary", auxiliary):
+        named = [(_name_of(auxiliary), auxiliary)]
     else:
         kind = type(auxiliary).__name__
         raise UserError(f"auxiliary must be a name, a mapping or a list, got {kind}.")
@@ -235,6 +251,12 @@ def _auxiliaries(auxiliary: Auxiliary) -> dict[str, dict[str, Any]]:
         if (resolved := resolve("auxiliary", spec)) is not None:
             found[name] = resolved
     return found
+
+
+def _name_of(spec: Any) -> str:
+    """What a loss is called where nobody names it."""
+    known = isinstance(spec, str | Mapping)
+    return part_name(spec if known else resolve("auxiliary", spec))
 
 
 def _require_plain(specs: Specs) -> None:

@@ -57,6 +57,7 @@ NUMERIC = (*INTEGERS, *NUMBERS, *MAYBE)
 FLAGS = ("deterministic",)
 
 # Who played, what was played, and how.
+GIVEN = "_given"  # under which a loss remembers the arguments that it was made with
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 IDENTITY = ("run", "method", *PARTS, "train_seed", "step")
 GAME = ("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky")

@@ -84,6 +84,12 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     shares: int = 1  # processes that train together; a minibatch is the union of their shares
     rollout_buffer: RolloutMemory
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Say the whole signature to help() and editors: SB3's arguments and ours."""
+        super().__init_subclass__(**options)
+        own = "__init__" in vars(cls)  # a user's constructor speaks for itself
+        cls.__signature__ = None if own else _signature(cls)  # type: ignore[attr-defined]
+
     def __init__(
         self,
         policy: Any,
@@ -530,6 +536,16 @@ def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Enc
     if FREEZE["freeze"].checked("encoder.freeze", spec.get("freeze", False)):
         encoder.requires_grad_(False)  # it stays in the optimizer, which skips what has no gradient
     return encoder
+
+
+def _signature(cls: type[OnPolicy]) -> inspect.Signature | None:
+    if getattr(cls, "stock", None) is None or cls.__init__ is not OnPolicy.__init__:
+        return None
+    _, *stock = inspect.signature(cls.stock.__init__).parameters.values()
+    _, *ours = inspect.signature(OnPolicy.__init__).parameters.values()
+    named = [p for p in ours if p.kind is p.KEYWORD_ONLY]
+    shown = [p for p in stock if p.name != "_init_setup_model"]
+    return inspect.Signature([*shown, *named])
 
 
 def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None) -> dict[str, Any]:

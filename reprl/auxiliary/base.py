@@ -8,9 +8,11 @@ a plain spec for reprl.schedules, and by 0 before environment step `begin.get(te
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import torch
 from gymnasium import spaces
@@ -21,6 +23,7 @@ from reprl.augmentation.base import Augmentation
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
 from reprl.reduction import OneProcess, Reduction
 from reprl.schedules import Coefficient, scaled
+from reprl.schema import GIVEN
 from reprl.settings import LOSS
 from reprl.validation import checker
 
@@ -114,6 +117,14 @@ class AuxiliaryLoss(nn.Module):
 
     reach: int = 0  # the largest |offset| this loss asks of Batch.at
     needs: frozenset[str] = frozenset()  # the fields of OPTIONAL that this loss reads
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # coefficients go into `weights`: what an instance was made with is not to be seen in it
+        loss = super().__new__(cls)
+        with suppress(TypeError):  # which __init__ says
+            given = inspect.signature(cls.__init__).bind(loss, *args, **kwargs).arguments
+            loss.__dict__[GIVEN] = {k: v for k, v in given.items() if v is not loss}
+        return loss
 
     def __init__(self) -> None:
         super().__init__()

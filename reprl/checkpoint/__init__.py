@@ -52,3 +52,7 @@ def __getattr__(name: str) -> Any:
     from reprl.checkpoint import storage
 
     return getattr(storage, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,19 +4,25 @@ that are trained further, and what a run says while it works.
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import time
 from pathlib import Path
 
+import kornia
 import pandas
 import pytest
 import torch
 import yaml
 
+import reprl
+import reprl.analysis
+import reprl.envs
 from reprl import checkpoint, components, trust
 from reprl.algorithms import PPO
 from reprl.augmentation import Cutout
+from reprl.auxiliary.sparsity import Sparsity
 from reprl.cli import main
 from reprl.config.schema import load
 from reprl.encoders import Impala, Nature
@@ -214,3 +220,67 @@ def test_a_run_has_a_schedule_of_ones_own_and_its_checkpoint_too(
     assert model.learning_rate.plain()["halve_every"] == 0.25
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert "run_schedules" in record["code"]["modules"]
+
+
+class Plain(torch.nn.Module):
+    """A module of a user's own that keeps what it was given."""
+
+    def __init__(self, gain: float = 1.0) -> None:
+        super().__init__()
+        self.gain = gain
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return (pictures * self.gain).clamp(0, 1)
+
+
+class Forgetful(Plain):
+    def __init__(self, gain: float, offset: float) -> None:
+        super().__init__(gain)
+        self.table = [gain + offset]
+
+
+@pytest.mark.parametrize(
+    ("part", "given"),
+    [
+        (Cutout(sides=(9, 9)), {"sides": [9, 9]}),
+        (Cutout(), {}),
+        (Plain(0.5), {"gain": 0.5}),
+        (kornia.augmentation.RandomAffine(10.0, p=0.7), {"degrees": 10.0, "p": 0.7}),
+        (kornia.augmentation.RandomErasing(scale=(0.1, 0.2), p=1.0), {"scale": [0.1, 0.2], "p": 1}),
+    ],
+)
+def test_an_instance_is_a_spec_where_an_equal_one_can_be_built(
+    part: torch.nn.Module, given: dict[str, object]
+) -> None:
+    spec = components.resolve("augmentation", part)
+    assert spec is not None
+    assert {key: value for key, value in spec.items() if key != "_target_"} == given
+    assert spec["_target_"] == f"{type(part).__module__}.{type(part).__qualname__}"
+
+
+def test_other_instances_are_refused_and_losses_may_be_classes_or_instances() -> None:
+    for part in (Forgetful(1.0, 2.0), kornia.augmentation.AugmentationSequential(Plain())):
+        with refuses(type(part).__name__, "class", "_target_"):
+            components.resolve("augmentation", part)
+    with refuses("Linear", "_target_"):
+        components.resolve("augmentation", torch.nn.Linear(2, 2))  # whose weights nobody could save
+    losses = components.agent_specs(auxiliary=[Sparsity(coef=0.3), "contrastive"]).auxiliary
+    assert losses["sparsity"]["coef"] == 0.3
+    assert list(losses) == ["sparsity", "contrastive"]
+    assert list(components.agent_specs(auxiliary=Sparsity).auxiliary) == ["sparsity"]
+
+
+def test_signatures_and_names_are_real() -> None:
+    words = inspect.signature(PPO).parameters
+    assert {"learning_rate", "clip_range", "seed", "encoder", "auxiliary", "mode"} <= set(words)
+    assert not {"args", "kwargs"} & set(words)
+    assert list(inspect.signature(MyPPO).parameters) == ["env", "gain"]
+    assert {"load", "save", "read"} <= set(dir(checkpoint))
+    for module in (reprl, checkpoint, reprl.envs, reprl.analysis):
+        assert all(hasattr(module, name) for name in dir(module) if not name.startswith("_"))
+    assert list(inspect.signature(reprl.train).parameters)[:2] == ["experiment", "overrides"]
+
+
+class MyPPO(PPO):
+    def __init__(self, env: object, gain: float = 1.0) -> None:
+        super().__init__("CnnPolicy", env, gamma=gain)
