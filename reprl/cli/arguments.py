@@ -201,7 +201,7 @@ def _folder(
         return path
     if is_file:
         raise UserError(f"'{argument}' is a file: reprl {command} takes a folder.")
-    raise no_folder("folder", argument, path)
+    raise no_folder("folder", argument, path, also=(".zip",) if archives else ())
 
 
 def _offer(name: str, keys: Mapping[str, Key]) -> str:

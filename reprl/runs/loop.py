@@ -65,7 +65,9 @@ class Session:
             wandb = self._wandb()
             self.sinks.append(wandb)
             self.shows.append(wandb)
-        self.progress = Progress(self.folder.path.name, mode=self.config.progress)
+        self.progress = Progress(
+            self.folder.path.name, mode=self.config.progress, at_work=self._at_work
+        )
         self.stack.enter_context(self.progress)
         earlier = read_rows(self.folder.metrics_file)
         self.elapsed = float(earlier[-1].get(ELAPSED) or 0.0) if earlier else 0.0
@@ -244,6 +246,9 @@ class Session:
         moment = getattr(self, "_moment", None) or self._early_moment()
         moment.step = self.model.num_timesteps
         self.progress.show(moment, row=row)
+
+    def _at_work(self) -> str:
+        return f"step {self.model.num_timesteps:,}/{self.config.total_steps:,} | training"
 
     def _early_moment(self) -> ProgressState:
         wall = max(time.perf_counter() - self.clock, 1e-9)

@@ -38,10 +38,14 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def no_folder(kind: str, text: str | Path, path: Path) -> UserError:
-    """The error for a folder that is not there, with the nearest name beside it."""
+def no_folder(kind: str, text: str | Path, path: Path, *, also: tuple[str, ...] = ()) -> UserError:
+    """The error for a folder that is not there, with the nearest name of one beside it.
+
+    `also` are endings of files that would be taken too: a name that would be refused misleads.
+    """
     try:
-        siblings = [p.name for p in path.parent.iterdir()] if is_folder(path.parent) else []
+        around = list(path.parent.iterdir()) if is_folder(path.parent) else []
+        siblings = [p.name for p in around if p.suffix in also or is_folder(p)]
     except OSError:
         siblings = []
     return UserError(f"there is no {kind} '{text}'.{nearest(path.name, siblings)}")

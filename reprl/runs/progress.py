@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
+SILENCE = 12.0  # seconds after which a run says that it is at work, however far the first row is
 PATIENCE = 30.0  # seconds without a row after which a line is shown all the same
 EARLY = 0.05  # of a run: before that, nothing is expected to be in its range
 HARMLESS = 0.02  # a clip range scheduled towards 0 clips everything, and harmlessly
@@ -107,7 +109,14 @@ class ProgressState:
 class Progress:
     """Shows moments; `live` draws over itself, otherwise each row of metrics is a line."""
 
-    def __init__(self, title: str, *, mode: str = "auto", console: Console | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        mode: str = "auto",
+        console: Console | None = None,
+        at_work: Callable[[], str] | None = None,
+    ) -> None:
         self.title = title
         self.console = console or Console(file=sys.stdout)
         self.off = mode == "off"
@@ -117,13 +126,32 @@ class Progress:
         self.shown = 0.0
         self.printed = time.monotonic()
         self.raised: set[str] = set()
+        self.at_work = at_work  # what is done in this moment, asked for after a silence
+        self._over = threading.Event()
 
     def __enter__(self) -> Progress:
         if self.live is not None:
             self.live.start()
+        if self.at_work is not None and not self.off:
+            threading.Thread(target=self._watch, args=(self.at_work,), daemon=True).start()
         return self
 
+    def _watch(self, at_work: Callable[[], str]) -> None:
+        """A first rollout may take minutes: until there is a row to show, say that it goes on."""
+        began = time.monotonic()
+        while not self._over.wait(0.5):
+            now = time.monotonic()
+            if now - max(self.printed, self.shown) < SILENCE:
+                continue
+            self.printed = now
+            text = f"{at_work()}, {duration(now - began)} so far"
+            if self.live is None:
+                self.console.print(text, highlight=False, soft_wrap=True)
+            elif not self.shown:
+                self.live.update(Text(text), refresh=True)
+
     def __exit__(self, *_: Any) -> None:
+        self._over.set()
         if self.live is not None:
             self.live.stop()
 
@@ -141,6 +169,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A sentence that stays, above the live view."""
+        self.printed = time.monotonic()
         if not self.off:
             self.console.print(text, highlight=False, soft_wrap=True)
 

@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from reprl import trust
+from reprl.components import require_known_keys
 from reprl.config.compose import (
     PRIMARY,
     SEARCHPATH,
@@ -33,10 +34,12 @@ from reprl.config.compose import (
     rewritten,
     search_dirs,
 )
+from reprl.config.inheritance import inherited, parent_named
 from reprl.config.overrides import first_line, quoted, spelled
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, score_of
+from reprl.schema import PARTS
 from reprl.sweeps.launcher import register
 
 __all__ = ["asks_for_hydra", "asks_for_sweeper", "inspect", "register", "run", "sweep", "task"]
@@ -58,7 +61,9 @@ def asks_for_sweeper(overrides: list[str]) -> bool:
 def inspect(overrides: list[str], config_dirs: list[Path], flags: list[str]) -> int:
     """Let Hydra print what it knows: the configuration, its defaults tree, plugins, search path."""
     if "-m" not in flags:
-        load([o for o in overrides if not o.startswith("hydra/launcher")], config_dirs)
+        config = load([o for o in overrides if not o.startswith("hydra/launcher")], config_dirs)
+        for part in PARTS:
+            require_known_keys(part, getattr(config, part))
     _main(lambda _: None, overrides, config_dirs, flags)
     return 0
 
@@ -99,6 +104,9 @@ def task(config: DictConfig) -> float | None:
     values = decoded(OmegaConf.to_container(config), OmegaConf.to_container(config, resolve=True))
     assert isinstance(values, dict)
     values["choices"] = choices_of(dict(about.runtime.choices))
+    words = [*about.overrides.task]
+    if (parent := parent_named(words)) is not None:
+        values = inherited(values, words, [], parent)
     checked = check({str(key): value for key, value in values.items()})
     if about.mode == RunMode.MULTIRUN:
         return _job(about, checked)

@@ -284,3 +284,20 @@ def test_signatures_and_names_are_real() -> None:
 class MyPPO(PPO):
     def __init__(self, env: object, gain: float = 1.0) -> None:
         super().__init__("CnnPolicy", env, gamma=gain)
+
+
+def test_a_silent_run_says_that_it_is_at_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reprl.runs.progress.SILENCE", 0.2)
+    said = ""
+    with Progress("x", at_work=lambda: "step 512/1,024 | training"):
+        for _ in range(100):
+            said += capsys.readouterr().out
+            if said:
+                break
+            time.sleep(0.1)
+    assert said.startswith("step 512/1,024 | training, ")
+    with Progress("x", mode="off", at_work=lambda: "never"):
+        time.sleep(0.8)
+    assert capsys.readouterr().out == ""
