@@ -46,6 +46,8 @@ def _run(arguments: list[str], process: bool) -> int:
     for name, value in OPENMP.items():
         os.environ.setdefault(name, value)
     trust.begin(process=process)
+    if process and is_training(arguments):  # composing and loading torch take seconds
+        print("reading the configuration ...", flush=True)
     try:
         return dispatch(arguments)
     except UserError as error:
@@ -64,6 +66,14 @@ def _run(arguments: list[str], process: bool) -> int:
             else:
                 print(f"reprl: {crash.sentence(error, _runs_named(arguments))}", file=sys.stderr)
         return 1
+
+
+def is_training(arguments: list[str]) -> bool:
+    """Whether a command line asks for a run to be trained and watched, not only to be shown."""
+    words = arguments[1:]
+    shows = ("-h", "--help", "--cfg", "-c", "--info", "--resolve", "progress=off")
+    hushed = any(word.startswith(shows) for word in words) or "RANK" in os.environ
+    return arguments[:1] in (["train"], ["pretrain"]) and not hushed
 
 
 def _runs_named(arguments: list[str]) -> list[Path]:

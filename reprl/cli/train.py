@@ -51,9 +51,6 @@ def run(arguments: list[str]) -> int:
         print(help_page())
         return 0
     show_life()
-    trains = not (request.show or request.hydra or "progress=off" in request.overrides)
-    if trains and place() is None:  # composing and loading torch take seconds
-        print("reading the configuration ...", flush=True)
     python_path = user_code(request)
     if request.hydra:
         from reprl.sweeps.application import inspect

@@ -23,7 +23,7 @@ from reprl import checkpoint, components, trust
 from reprl.algorithms import PPO
 from reprl.augmentation import Cutout
 from reprl.auxiliary.sparsity import Sparsity
-from reprl.cli import main
+from reprl.cli import is_training, main
 from reprl.config.schema import load
 from reprl.encoders import Impala, Nature
 from reprl.envs import make_vec_env
@@ -301,3 +301,10 @@ def test_a_silent_run_says_that_it_is_at_work(
     with Progress("x", mode="off", at_work=lambda: "never"):
         time.sleep(0.8)
     assert capsys.readouterr().out == ""
+
+
+def test_what_is_said_at_once() -> None:
+    assert is_training(["train", "seed=1", "-m"])
+    assert is_training(["pretrain", "data=random"])
+    for words in (["train", "--cfg", "job"], ["train", "progress=off"], ["report", "runs"], []):
+        assert not is_training(words)

@@ -137,7 +137,7 @@ algo=pretrain | auxiliary is none
 =3 | =3
 +encoder.frieze=true --cfg job | frieze
 algo.learning_rate={{_target_:Steps}} | algo.learning_rate._target_=Steps | my_module
-algo.learning_rate={{_target_:no_such_module.Steps}} | algo.learning_rate | no_such_module
+algo.learning_rate={{_target_:no_such_module.Steps}} | learning_rate | no_such_module
 algo.learning_rate={{_target_:math.sqrt}} | math.sqrt
 parent=missing.zip | missing.zip
 algo.n_steps=1000000 | algo.n_steps=1000000 | memory
