@@ -69,8 +69,9 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if not isinstance(spec, Mapping) and _is_part(group, spec):
         from reprl.instances import arguments_of  # torch's kinds
 
-        if (given := arguments_of(spec)) is not None:
-            spec = {"_target_": type(spec), **given}
+        part: Any = spec
+        if (given := arguments_of(part)) is not None:
+            spec = {"_target_": type(part), **given}
     if not isinstance(spec, Mapping):
         kind = type(spec).__name__  # a module's repr has many lines
         hint = ""
