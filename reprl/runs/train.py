@@ -33,6 +33,7 @@ from reprl.distributed.exchange import RankLost
 from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
+from reprl.precision import FP32
 from reprl.rng import stream_seed
 from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
@@ -433,6 +434,8 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             mode=config.mode,
             seed=config.seed,
             device=config.device,
+            # a class of the user's own need not know of it
+            **({} if config.precision == FP32 else {"precision": config.precision}),
         )
     model.set_logger(Logger(None, []))
     if ranks is not None:
