@@ -1,8 +1,8 @@
 """In which precision the fast mode computes: `fp32`, `bf16`, or what the machine is quick at.
 
-Where it is bf16, layers multiply in bfloat16 under torch's autocast, in the policy's forward pass and in
-the auxiliary losses. Parameters, gradients, optimizer, the last layer of policy and value, and
-everything that is logged stay float32. Free of torch until it is used.
+Where it is bf16, layers multiply in bfloat16 under torch's autocast, in the policy's forward pass
+and in the auxiliary losses. Parameters, gradients, optimizer, the last layer of policy and value,
+and everything that is logged stay float32. Free of torch until it is used.
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ class CompiledPolicy:
     part, the optimizer's included, makes all of them eager.
     """
 
-    def __init__(
-        self, policy: ActorCriticPolicy, *, compile: bool, precision: str = FP32
-    ) -> None:
+    def __init__(self, policy: ActorCriticPolicy, *, compile: bool, precision: str = FP32) -> None:
         self.policy = policy
         self.precision = precision
         self.must = False  # a continued run that was compiled must not fall back
