@@ -313,10 +313,13 @@ def text_of(record: dict[str, Any]) -> str:
             f"({costs[many] / costs[few]:.2f} times from {few} to {many})."
         )
     lines += seen_of(record)
-    left_out = [title.format(n=n) for name, (_, title, *_) in ROWS.items() if name not in rates]
+    left_out = {name: f"{row[0]} {row[1].format(n=n)}" for name, row in ROWS.items()}
+    left_out = {name: title for name, title in left_out.items() if name not in rates}
+    if not record.get("bf16", True):
+        lines.append("bf16 was not measured: this CPU has no instructions for it.")
+        left_out = {k: title for k, title in left_out.items() if not k.endswith("bf16")}
     if left_out:
-        why = "" if record.get("bf16", True) else " (this CPU has no instructions for bf16)"
-        lines.append(f"Not measured here: {', '.join(left_out)}{why}.")
+        lines.append(f"Not measured here: {'; '.join(left_out.values())}.")
     return "\n".join(lines)
 
 

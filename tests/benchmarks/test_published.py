@@ -39,7 +39,7 @@ def test_the_page_keeps_what_stands_around_its_table(tmp_path):
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert "| PPO | reprl, 2 ranks | 300 | 210 to 480 | **2.40** | 2 |" in text
-    assert "Not measured here: EnvPool loop" in text
+    assert "Not measured here: PPO EnvPool loop" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -54,7 +54,8 @@ def test_games_alone_start_memory_and_the_cost_of_many_environments_are_said():
     # the first round fills the cache of compiled code
     assert "1.5 s to its first line (aim 2), 7.0 s to its first update" in text
     assert "540 MB in a rank" in text
-    assert "bf16 (this CPU has no instructions for bf16)" in text
+    assert "bf16 was not measured: this CPU has no instructions" in text
+    assert "ranks, bf16" not in text
     assert "12.5 minutes" in text
 
 
