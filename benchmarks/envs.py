@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,33 @@ def ours(n: int, workers: int, seconds: float, variant: str = "original") -> flo
         return rate(env.step, n, 4, seconds)
     finally:
         env.close()
+
+
+def together(n: int, processes: int, seconds: float, variants: Sequence[str]) -> float:
+    """n environments dealt out to processes that do not wait for each other, as ranks play them."""
+    context = multiprocessing.get_context("spawn")
+    ready, found = context.Barrier(processes), context.Queue()
+    shares = [(n + i) // processes for i in range(processes)]
+    started = [
+        context.Process(target=_share, args=(share, seconds, list(variants), ready, found))
+        for share in shares
+    ]
+    for process in started:
+        process.start()
+    rates = [found.get(timeout=600) for _ in started]
+    for process in started:
+        process.join()
+    return float(sum(rates))
+
+
+def _share(n: int, seconds: float, variants: list[str], ready: Any, found: Any) -> None:
+    from reprl.envs import make_vec_env
+
+    env = make_vec_env(variants[: max(1, min(n, len(variants)))], n, 0, 0)
+    env.reset()
+    ready.wait()
+    found.put(rate(env.step, n, 4, seconds))
+    env.close()
 
 
 def sb3(n: int, subprocesses: bool, seconds: float) -> float:

@@ -164,7 +164,9 @@ def compare(names: list[str], quick: bool, rounds: int) -> dict[str, tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round: under 3 minutes")
-    parser.add_argument("--only", default="", help=f"some of {','.join(TARGETS)}")
+    parser.add_argument(
+        "--only", default="", help=f"some of {','.join(TARGETS)}; with --publish rows"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of all jobs in turn; quick has one")
     parser.add_argument("--publish", action="store_true", help="write docs/performance.md")
     parser.add_argument("--render", action="store_true", help="the same from kept numbers")
@@ -172,7 +174,11 @@ def main() -> None:
     if arguments.publish or arguments.render:
         from benchmarks import published
 
-        published.publish(arguments.rounds) if arguments.publish else published.render()
+        if arguments.render:
+            published.render()
+        else:
+            only = [name for name in arguments.only.split(",") if name]
+            published.publish(arguments.rounds, quick=arguments.quick, only=only)
         return
     names = arguments.only.split(",") if arguments.only else list(TARGETS)
     if arguments.quick and not arguments.only:

@@ -25,6 +25,7 @@ from reprl.checkpoint.state import Captured, Restorable, capture, restore, take_
 from reprl.components import Specs
 from reprl.errors import UserError
 from reprl.policy import Player, policy_player
+from reprl.precision import FP32
 from reprl.reduction import Reduction
 
 
@@ -65,6 +66,7 @@ class Algorithm(BaseAlgorithm):
 
     specs: Specs = Specs()
     mode: str = "plain"
+    precision: str = FP32
     compiled: bool | None = False  # whether the update runs compiled; None while not known yet
     timings: Timings
     monitor: MaskMonitor

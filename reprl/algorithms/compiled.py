@@ -29,6 +29,7 @@ from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.encoders.base import EncoderOutput, as_images
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, last_layers, latents
+from reprl.precision import FP32, computing_in
 
 # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 MALLOC = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
@@ -78,8 +79,9 @@ class CompiledPolicy:
     part, the optimizer's included, makes all of them eager.
     """
 
-    def __init__(self, policy: ActorCriticPolicy, *, compile: bool) -> None:
+    def __init__(self, policy: ActorCriticPolicy, *, compile: bool, precision: str = FP32) -> None:
         self.policy = policy
+        self.precision = precision
         self.must = False  # a continued run that was compiled must not fall back
         self.compiled: bool | None = None if compile else False  # None: no update has shown it
         self._walked = False  # back through the update's graph
@@ -122,11 +124,15 @@ class CompiledPolicy:
 
     def _forward(self, images: Tensor) -> Outputs:
         """(B, stack, H, W) -> features, feature map, attention, log-probabilities, values."""
-        features, actor, critic, encoding = latents(self.policy, images)
-        log_probs, values = last_layers(self.policy, actor, critic)
+        with computing_in(self.precision, images.device.type):
+            features, actor, critic, encoding = latents(self.policy, images)
+        # .float() leaves float32 as it is; a value of 20 in bfloat16 would be off by a tenth.
+        log_probs, values = last_layers(self.policy, actor.float(), critic.float())
+        features = features.float()
         if encoding is None:
             return features, None, None, log_probs, values
-        return features, encoding.feature_map, encoding.attention, log_probs, values
+        attention = None if encoding.attention is None else encoding.attention.float()
+        return features, encoding.feature_map.float(), attention, log_probs, values
 
     def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
         def run(images: Tensor) -> Outputs:

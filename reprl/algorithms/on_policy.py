@@ -50,6 +50,7 @@ from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
+from reprl.precision import FP32, PRECISIONS, settled
 from reprl.reduction import Reduction
 from reprl.schedules import is_spec, schedule
 from reprl.settings import CLASSES, FREEZE, MODES
@@ -104,11 +105,13 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         weight_decay: float = 0.0,
         instrument_every: int | None = None,
         compile: bool = True,
+        precision: str = FP32,
         **kwargs: Any,
     ) -> None:
         if type(self).__init__ is OnPolicy.__init__:
             self.called_with = None  # all its arguments are SB3's and our settings
         choice("mode", mode, MODES)
+        choice("precision", precision, PRECISIONS)
         allowed = CLASSES[self.settings_name or self.stock.__name__]
         check = checker(allowed)
         check("optimizer", optimizer)
@@ -124,6 +127,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.early_stops = 0
         self._iterations = 0
         self.compile = compile and mode == "fast"
+        self.precision = precision
         self.network: CompiledPolicy | None = None  # the fast mode's forward pass
         self._stream_seed = secrets.randbits(32)
         try:
@@ -156,6 +160,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             raise UserError("reprl's algorithms take one observation array, not a dict of them.")
         if self.mode == "fast":
             self._require_pictures()
+        self.precision = settled(self.precision, mode=self.mode, device=self.device.type)
         super()._setup_model()
         require_defaults(self.policy, self.mode)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
@@ -170,7 +175,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             keep_memory()
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
-            self.network = CompiledPolicy(self.policy, compile=self.compile)
+            self.network = CompiledPolicy(
+                self.policy, compile=self.compile, precision=self.precision
+            )
         if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
             self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
         separate_mask(self.policy.optimizer, self.policy.features_extractor)
@@ -203,6 +210,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             policy=self.policy,
             auxiliary=self.losses,
             forward=policy_forward if self.network is None else self.network.forward,
+            precision=self.precision,
         )
 
     def _memory(self) -> dict[str, Any]:
@@ -283,7 +291,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             "weight_decay": self.weight_decay,
             "instrument_every": self.instrument_every,
             "compile": self.compile,
-        }
+        } | ({} if self.precision == FP32 else {"precision": self.precision})
 
     def require_compiled(self, compiled: bool) -> None:
         if compiled and not self.compile:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.policy import PolicyOutput, policy_forward
+from reprl.precision import FP32, computing_in
 from reprl.reduction import OneProcess, Reduction
 
 Forward = Callable[[ActorCriticPolicy, Tensor], PolicyOutput]
@@ -95,11 +96,13 @@ class Update:
         auxiliary: AuxiliaryLosses,
         forward: Forward = policy_forward,
         reduction: Reduction | None = None,
+        precision: str = FP32,
     ) -> None:
         self.policy = policy
         self.auxiliary = auxiliary
         self.forward = forward
         self.reduction: Reduction = reduction or OneProcess()
+        self.precision = precision
 
     def share(self, reduction: Reduction) -> None:
         """From now on minibatches are shares of larger ones."""
@@ -136,7 +139,9 @@ class Update:
                 augmented_from=None if unchanged else minibatch.observations,
                 fields=fields(),
             )
-            terms = self.auxiliary.compute(batch, set(weights))
+            with computing_in(self.precision, self.policy.device.type):
+                terms = self.auxiliary.compute(batch, set(weights))
+            terms = {name: term.float() for name, term in terms.items()}
         auxiliary = {name: weights[name] * term for name, term in terms.items()}
         # SB3 adds in this order: with another one the last bit of the sum would differ.
         first, *others = [*own.values(), *auxiliary.values()]

@@ -27,6 +27,7 @@ from reprl.checkpoint.construction import call, class_at, class_path, plain_call
 from reprl.checkpoint.serialization import decode, decode_space, encode, encode_space
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
+from reprl.precision import FP32
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
@@ -168,10 +169,13 @@ def _require_same(model: Algorithm, meta: dict[str, Any]) -> None:
     """Refuse a model that would not continue what was captured, by the setting that differs."""
     ours = {
         "mode": model.mode,
+        "precision": model.precision,
         "optimizer": _kinds(model),
         "n_envs": model.n_envs,
     }
-    theirs = {"mode": meta["extras"]["mode"], "n_envs": meta["n_envs"]}
+    extras = meta["extras"]
+    theirs = {"mode": extras["mode"], "n_envs": meta["n_envs"]}
+    theirs["precision"] = extras.get("precision", FP32)  # only where it is another
     theirs["optimizer"] = meta.get("optimizer", ours["optimizer"])  # not in older captures
     for name, value in ours.items():
         if theirs[name] != value:

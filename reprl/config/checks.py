@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from reprl import trust
@@ -14,6 +16,8 @@ from reprl.validation import choice, flag
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
+# of NVIDIA's driver, on Tegra, in WSL, and of AMD's
+DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
 
@@ -165,6 +169,8 @@ def device_of(device: str) -> str:
         return device
     if device != "auto" and not device.startswith("cuda"):
         choice("device", device, ("auto", "cpu", "cuda"))
+    if device == "auto" and not may_have_gpu():
+        return "cpu"
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -175,3 +181,8 @@ def device_of(device: str) -> str:
     elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
         raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
     return device
+
+
+def may_have_gpu(drivers: tuple[str, ...] = DRIVERS) -> bool:
+    """Whether torch is worth asking, which takes two seconds: on Linux a driver leaves a file."""
+    return sys.platform != "linux" or any(os.path.exists(file) for file in drivers)

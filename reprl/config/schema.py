@@ -36,6 +36,7 @@ from reprl.distributed.environment import place
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
+from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
 from reprl.schema import PARTS
 from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
@@ -110,6 +111,7 @@ class Config:
     media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
     parent_load: str = "all"  # parent.load= on the command line
     ranks: int = field(default=1, metadata={"range": RANKS})
+    precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
 
     @property
     def rollout(self) -> int:
@@ -135,6 +137,8 @@ class Config:
             found.pop("callbacks")
         if found["ranks"] == 1:
             found.pop("ranks")
+        if found["precision"] == FP32:
+            found.pop("precision")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -168,6 +172,11 @@ class Config:
             found.append(
                 f"ranks={self.ranks} x threads={self.threads} on {cores} cores: they will wait for "
                 "each other."
+            )
+        if self.precision == BF16 and not quick_at_bf16(self.device):
+            found.append(
+                f"precision=bf16 on {self.device}, which has no instructions for it: it will be "
+                "slower than fp32."
             )
         batch = self.algo.get("batch_size")
         if batch and "n_epochs" in self.algo and self.rollout % batch:
@@ -250,7 +259,9 @@ def check(values: Mapping[str, Any]) -> Config:
     check_motion(config)
     check_parent(config)
     check_pretraining(config)
-    return replace(config, device=device_of(config.device))
+    device = device_of(config.device)
+    precision = settled(config.precision, mode=config.mode, device=device)
+    return replace(config, device=device, precision=precision)
 
 
 def _check_callbacks(specs: Any) -> None:

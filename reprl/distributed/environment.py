@@ -54,6 +54,11 @@ def place(environment: Mapping[str, str] | None = None) -> Place | None:
     return Place(rank, size, address, port, **descriptors)
 
 
+def watched() -> bool:
+    """Whether a launcher of ours listens to this rank."""
+    return (here := place()) is not None and here.beat is not None
+
+
 def _whole(given: Mapping[str, str], name: str) -> int:
     if not given[name].isdecimal():
         raise UserError(f"{name}={given[name]} in the environment must be a whole number.")

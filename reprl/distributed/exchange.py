@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from reprl.distributed.pulse import SILENCE, Pulse
+
 PATIENCE = 20.0  # seconds until a rank that does not come counts as hung
 STARTING = 600.0  # the same while the ranks compile
 SPINS = 2000  # looks before a rank that waits gives its core away
@@ -27,6 +29,10 @@ SMALL = 4096  # doubles that a rank may say at once
 
 class RankLost(Exception):
     """Another rank does not answer: it died, hangs or cannot be reached."""
+
+
+def silent(rank: int) -> str:
+    return f"rank {rank} hangs: no sign of life for {SILENCE:.0f} s"
 
 
 class Exchange(Protocol):
@@ -44,8 +50,8 @@ class Exchange(Protocol):
 class Collective:
     """Over torch.distributed (gloo, or NCCL between GPUs), on one machine or several."""
 
-    def __init__(self, rank: int, size: int, store: dist.Store) -> None:
-        self.rank, self.size, self.store = rank, size, store
+    def __init__(self, rank: int, size: int, store: dist.Store, pulse: Pulse | None = None) -> None:
+        self.rank, self.size, self.store, self.pulse = rank, size, store, pulse
         self.patience = STARTING
         self._meetings = 0
 
@@ -66,7 +72,7 @@ class Collective:
         return torch.stack(found).numpy()
 
     def _meet(self) -> None:
-        """Wait for all ranks without a limit: one may be playing or writing for minutes."""
+        """Wait for all ranks as long as they live: one may be playing or writing for minutes."""
         self._meetings += 1
         key, wanted = f"meeting/{self._meetings}", self.size
         with answered():
@@ -74,6 +80,8 @@ class Collective:
             while there < wanted:
                 time.sleep(0.002)
                 there = self.store.add(key, 0)
+                if self.pulse is not None and (mute := self.pulse.hung()) is not None:
+                    raise RankLost(silent(mute))
 
 
 class SharedMemory:

@@ -29,10 +29,13 @@ from reprl.distributed.exchange import (
     STARTING,
     Collective,
     Exchange,
+    RankLost,
     SharedMemory,
     answered,
     ordered,
+    silent,
 )
+from reprl.distributed.pulse import Pulse
 from reprl.errors import UserError
 from reprl.rng import stream_seed
 
@@ -86,6 +89,10 @@ class OneRank:
     def meet(self) -> None:
         """Wait for all, however long it takes."""
 
+    def explained(self, loss: RankLost) -> str:
+        """Why the ranks have lost each other; under torchrun a rank that hangs here is ended."""
+        return str(loss)
+
     def name_folder(self, path: str) -> None:
         """Tell the launcher where the run is written."""
 
@@ -112,7 +119,11 @@ class Ranks(OneRank):
                 f"rank {at.rank} of {at.size} did not find the others at {at.address}:{at.port} "
                 f"within {JOINING.seconds} s ({reason[:120]})."
             ) from error
-        self.exchange = Collective(at.rank, at.size, dist.PrefixStore("meet", store))
+        self.pulse: Pulse | None = None
+        if at.beat is None:  # torchrun has started us: no launcher listens for signs of life
+            self.pulse = Pulse(at.rank, at.size, dist.PrefixStore("pulse", store))
+            self.pulse.start()
+        self.exchange = Collective(at.rank, at.size, dist.PrefixStore("meet", store), self.pulse)
 
     @staticmethod
     def _store(at: Place) -> dist.Store:
@@ -216,6 +227,10 @@ class Ranks(OneRank):
         with answered():
             dist.send(data, dst=0)
         return []
+
+    def explained(self, loss: RankLost) -> str:
+        hung = None if self.pulse is None else self.pulse.end_hung()
+        return str(loss) if hung is None else silent(hung)
 
     def name_folder(self, path: str) -> None:
         if self.place.beat is not None:

@@ -182,6 +182,7 @@ def create(
         "code": code.record_of(config.plain()),
         "threads": config.threads,
         "mode": config.mode,
+        "precision": config.precision,
         "device": config.device,
         "command": command,
         "parent": config.parent,

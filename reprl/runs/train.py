@@ -28,11 +28,12 @@ from reprl.components import blamed, described
 from reprl.config.checks import check_ranks
 from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
-from reprl.distributed.environment import LOST, place
+from reprl.distributed.environment import LOST, place, watched
 from reprl.distributed.exchange import RankLost
 from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
+from reprl.precision import FP32
 from reprl.rng import stream_seed
 from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
@@ -299,7 +300,7 @@ def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] 
     except WorkerLost as loss:
         return stop_for_worker(folder, str(loss))
     except RankLost as loss:
-        stop_for_worker(folder, f"{loss}.")
+        stop_for_worker(folder, f"{session.ranks.explained(loss)}.")
         return LOST
     except UserError as error:
         fail(folder, str(error))
@@ -323,7 +324,10 @@ def follow(session: Follower, callbacks: Sequence[BaseCallback] = ()) -> int:
             loop(session, interrupts, callbacks)
     except Interrupted as stop:
         return stop.exit_code
-    except RankLost:
+    except RankLost as loss:
+        said = session.ranks.explained(loss)
+        if not watched():  # where a launcher watches, it names the rank that was lost
+            print(f"killed: rank {session.ranks.rank} ended: {said}.", file=sys.stderr)
         return LOST
     except (Diverged, WorkerLost) as error:
         print(f"rank {session.ranks.rank}: {error}", file=sys.stderr)
@@ -433,6 +437,8 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             mode=config.mode,
             seed=config.seed,
             device=config.device,
+            # a class of the user's own need not know of it
+            **({} if config.precision == FP32 else {"precision": config.precision}),
         )
     model.set_logger(Logger(None, []))
     if ranks is not None:

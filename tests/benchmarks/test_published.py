@@ -1,8 +1,11 @@
 """The published table is made of committed numbers: ratios of one round, medians over rounds."""
 
 import json
+import sys
 
 import numpy as np
+import pandas as pd
+import pytest
 import torch
 
 from benchmarks import published
@@ -36,8 +39,73 @@ def test_the_page_keeps_what_stands_around_its_table(tmp_path):
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert "| PPO | reprl, 2 ranks | 300 | 210 to 480 | **2.40** | 2 |" in text
-    assert "Not measured here: EnvPool loop" in text
+    assert "Not measured here: PPO EnvPool loop" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_games_alone_start_memory_and_the_cost_of_many_environments_are_said():
+    rates = RECORD["rates"] | {"games_envpool": [2000.0], "games_n": [3000.0]}
+    record = RECORD | {"rates": rates, "bf16": False, "minutes": 12.5}
+    record |= {"sizes": {"256": 2500.0, "8": 2000.0}}
+    record |= {"seen": {"line": [3.0, 1.5], "update": [30.0, 7.0], "memory": [510.0, 540.0]}}
+    text = published.text_of(record)
+    assert "environments, variants drawn | 3,000 | 3,000 to 3,000 | **1.50** | 1 |" in text
+    assert "500 µs with 8, 400 µs with 256 environments (0.80 times from 8 to 256)" in text
+    # the first round fills the cache of compiled code
+    assert "1.5 s to its first line (aim 2), 7.0 s to its first update" in text
+    assert "540 MB in a rank" in text
+    assert "bf16 was not measured: this CPU has no instructions" in text
+    assert "ranks, bf16" not in text
+    assert "12.5 minutes" in text
+
+
+def test_a_training_is_watched_for_its_first_line_its_first_row_and_its_memory(tmp_path):
+    metrics = tmp_path / "metrics.csv"
+    script = (
+        "import sys, time; print('on 2 cores', flush=True); time.sleep(0.3);"
+        f"open({str(metrics)!r}, 'w').write('step,time/elapsed\\n1,2\\n'); time.sleep(0.3);"
+        "print('memory: 1,234 MB at most')"
+    )
+    found = published.watch([sys.executable, "-c", script], metrics)
+    assert found.memory == 1234
+    assert found.rows["step"].tolist() == [1]
+    assert 0 < found.line < found.update
+    with pytest.raises(SystemExit, match="failed"):
+        published.watch([sys.executable, "-c", "raise SystemExit(3)"], metrics)
+
+
+def test_a_rate_is_that_of_the_rows_after_the_warm_up(monkeypatch):
+    commands = []
+
+    def watch(command, metrics):
+        commands.append(command)
+        rows = pd.DataFrame({"step": [1024, 2048, 3072], "time/elapsed": [50.0, 52.0, 54.0]})
+        return published.Watched(line=1.0, memory=500.0, rows=rows)
+
+    monkeypatch.setattr(published, "watch", watch)
+    bench = published.Bench(2, published.Size(ppo=(1, 2)))
+    assert bench.ours("ppo", 2, []) == 512.0
+    assert bench.ours("ppo", 2, ["precision=bf16"]) == 512.0
+    assert bench.seen == {"line": [1.0], "update": [], "memory": [500.0]}  # of fp32 with all ranks
+    assert {"ranks=2", "total_steps=3072", "env.n_envs=8"} <= set(commands[0])
+    assert "precision=bf16" in commands[1]
+    bench.ours("ppo", 1, [])
+    assert {"ranks=1", "env.workers=auto"} <= set(commands[2])
+
+
+def test_every_contender_has_its_row(monkeypatch):
+    monkeypatch.setattr(published, "cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(published.Bench, "sb3", lambda self, algo: lambda: 1.0)
+    monkeypatch.setattr(published, "find_spec", lambda name: object())
+    found = published.Bench(2, published.QUICK).contenders()
+    assert list(found) == [*published.ROWS, *published.GAMES]
+
+
+@pytest.mark.slow  # two processes with emulators
+def test_environments_in_processes_that_do_not_wait_are_counted_together():
+    from benchmarks.envs import together
+
+    assert together(3, 2, 0.2, ("original", "green_lines")) > 0
 
 
 def test_the_page_has_its_marks():

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from reprl.cli import main
+from reprl.config.checks import may_have_gpu
 from reprl.config.compose import compose, groups, options
 from reprl.config.overrides import expand
 from reprl.config.schema import check, load
@@ -258,6 +259,25 @@ def test_bad_input_is_found_before_torch_loads() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.split() == ["2", "False"]
+
+
+@pytest.mark.slow
+def test_a_run_says_its_first_line_before_torch_loads() -> None:
+    code = (
+        "import sys; from reprl.config import checks, schema;"
+        "checks.may_have_gpu = lambda: False;"
+        "print(schema.load(['mode=fast', 'precision=auto']).device, 'torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.split() == ["cpu", "False"], found.stderr
+
+
+def test_torch_is_asked_for_a_gpu_where_a_driver_is(tmp_path: Path) -> None:
+    driver = tmp_path / "nvidiactl"
+    on_linux = sys.platform == "linux"
+    assert may_have_gpu((str(driver),)) is not on_linux
+    driver.touch()
+    assert may_have_gpu((str(driver),))
 
 
 def test_train_yaml_names_every_part() -> None:

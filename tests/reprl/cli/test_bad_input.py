@@ -45,6 +45,9 @@ seed=1.5 | seed=1.5
 seed=2147483648 | seed=2147483648
 seed=abc | seed=abc
 mode=quick | mode=quick is unknown
+precision=fp16 | precision=fp16 is unknown
+precision=16 | precision=16
+precision=bf16 | precision=bf16 | mode=fast
 device=cuda:99 | device=cuda:99
 device=7 | device=7
 threads=1.5 | threads=1.5
