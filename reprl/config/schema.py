@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_algo,
     check_batches,
+    check_gymnasium,
     check_motion,
     check_parent,
     check_pretraining,
@@ -32,7 +33,7 @@ from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
@@ -77,6 +78,12 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Stop:
+    score: float | None = field(default=None, metadata={"range": Number(optional=True)})
+    games: int = field(default=100, metadata={"range": Number(1, 100, whole=True)})
+
+
+@dataclass(frozen=True)
 class Log:
     every: int = field(metadata={"range": STEPS})
 
@@ -108,6 +115,7 @@ class Config:
     media: int = field(default=0, metadata={"range": Number(0, 2000, whole=True)})
     parent_load: str = "all"  # parent.load= on the command line
     ranks: int = field(default=1, metadata={"range": RANKS})
+    stop: Stop = field(default_factory=Stop)
 
     @property
     def rollout(self) -> int:
@@ -121,8 +129,8 @@ class Config:
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
         word = method_of(parts_of(self.plain()))
-        game = self.env.game
-        return word if game == DEFAULT_GAME else f"{game.rpartition(':')[2].lower()}-{word}"
+        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
+        return word if game == DEFAULT_GAME else f"{game}-{word}"
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -133,6 +141,8 @@ class Config:
             found.pop("callbacks")
         if found["ranks"] == 1:
             found.pop("ranks")
+        if found["stop"]["score"] is None:
+            found.pop("stop")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -234,6 +244,8 @@ def check(values: Mapping[str, Any]) -> Config:
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
     config = chosen_for.settled(config)
@@ -243,7 +255,32 @@ def check(values: Mapping[str, Any]) -> Config:
     check_motion(config)
     check_parent(config)
     check_pretraining(config)
+    check_gymnasium(config)
     return replace(config, device=device_of(config.device))
+
+
+# what ALE's games are set to and environments of gymnasium have nothing of
+NOT_OF_GYMNASIUM: dict[str, Any] = {
+    "variant": CLEAN,
+    "severity": None,
+    "workers": 0,
+    "sticky": 0.0,
+    "stack": 1,
+    "gap": 1,
+    "size": 84,
+    "noop_max": 0,
+    "background": None,
+}
+
+
+def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
+    if "id" not in env:
+        return dict(env)
+    given = {key: value for key, value in env.items() if key != "id"}
+    if not isinstance(env["id"], str) or not env["id"].strip():
+        raise UserError(f"env.id={env['id']} must be an id of gymnasium, such as CartPole-v1.")
+    return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
 
 
 def _check_callbacks(specs: Any) -> None:
@@ -268,7 +305,8 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
             )
     hints, built = get_type_hints(cls), {}
     for name, known_field in known.items():
-        if name not in values and known_field.default is MISSING:
+        missing = known_field.default is MISSING and known_field.default_factory is MISSING
+        if name not in values and missing:
             raise UserError(f"the configuration has no {prefix}{name}.")
         if name not in values:
             continue  # an older version's configuration: the default says what it did
