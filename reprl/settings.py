@@ -119,7 +119,8 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Imitation": (*_COMMON, "expert", "beta"),
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
-    "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop"),
+    "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
+    "DQN": ("policy_kwargs", "double"),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
@@ -178,7 +179,19 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "rms_prop_eps": Number(0, 1, open_low=True),
         "actor_loss_coef": ACTOR,
-        "baseline": Flag(),
+    },
+    "DQN": {
+        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "max_grad_norm")},
+        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
+        "buffer_size": Number(1, 100_000_000, whole=True, usual=(1000, 1_000_000)),
+        "learning_starts": Number(0, whole=True),
+        "batch_size": BATCH,
+        "train_freq": Number(1, 1_000_000, whole=True, usual=(1, 100)),
+        "gradient_steps": Number(1, 1_000_000, whole=True, usual=(1, 100)),
+        "n_steps": Number(1, 1000, whole=True, usual=(1, 10)),
+        "tau": TAU,
+        "target_update_interval": COUNT,
+        **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
     },
     "Imitation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
     | {
@@ -208,7 +221,6 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Mlp": {
         "hidden": Numbers(Number(1, 65_536, whole=True), "[64, 64]"),
         "activation": OneOf(("tanh", "relu", "silu")),
-        "separate": Flag(),
     },
     "ConvMask": {"hidden": Numbers(COUNT, "[64]"), "opening": replace(OPENING, optional=True)},
     "MotionMask": {

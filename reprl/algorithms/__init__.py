@@ -2,6 +2,7 @@
 
 from reprl.algorithms.a2c import A2C
 from reprl.algorithms.distillation import Distillation
+from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
@@ -11,6 +12,7 @@ from reprl.checkpoint.state import Captured, rebuild
 
 __all__ = [
     "A2C",
+    "DQN",
     "PPO",
     "Captured",
     "Distillation",

@@ -120,7 +120,8 @@ class Config:
     @property
     def rollout(self) -> int:
         """Steps between two updates."""
-        return int(self.algo.get("n_steps", 1)) * self.env.n_envs
+        steps = self.algo.get("train_freq", self.algo.get("n_steps", 1))  # off-policy, on-policy
+        return int(steps) * self.env.n_envs
 
     @property
     def method(self) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
 from reprl.settings import CLASSES
-from reprl.validation import checker
+from reprl.validation import checker, flag
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
 
@@ -39,9 +39,9 @@ class Mlp(Encoder):
         attention: Any = None,
     ) -> None:
         check = checker(CLASSES["Mlp"])
-        check("hidden", list(hidden))
+        check("hidden", list(hidden) if isinstance(hidden, tuple) else hidden)
         check("activation", activation)
-        check("separate", separate)
+        flag("separate", separate)
         if attention is not None:
             raise UserError(
                 "attention masks pictures, and encoder=mlp sees numbers: set it to none."

@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "v0_2_0" / "runs" / "ppo_plain_s
 SECONDS = 5.0  # of processor time: a wrong value is not worth more
 
 TRAIN = """
-algo=dqn | algo=dqn is unknown | choose from
+algo=dqm | algo=dqm is unknown | choose from
 algo=null | algo
 attention=conv_2 | attention=conv_2 is unknown | Did you mean
 auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
@@ -44,6 +44,12 @@ algo.learning_rate={{kind:one_cycle,start:1e-4,peak:2}} | algo.learning_rate.pea
 algo.learning_rate={{kind:linear,start:1e-4,peak:1e-3}} | algo.learning_rate.peak | one_cycle
 algo=reinforce algo.baseline=3 | algo.baseline=3
 algo=reinforce mode=fast | algo=reinforce | mode=plain
+algo=dqn attention=conv | attention=conv | algo=dqn
+algo=dqn mode=fast | algo=dqn | mode=plain
+algo=dqn algo.double=2 | algo.double=2
+algo=dqn algo.buffer_size=0 | algo.buffer_size=0
+algo=dqn algo.n_step=3 | algo.n_step | n_steps
+algo=dqn ranks=2 | ranks=2 | algo=dqn
 algo=reinforce algo.gae_lambda=1 | gae_lambda
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
