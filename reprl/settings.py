@@ -121,6 +121,7 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Pretraining": (*_COMMON, "data"),
     "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
     "DQN": ("policy_kwargs", "double"),
+    "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
@@ -179,6 +180,20 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "rms_prop_eps": Number(0, 1, open_low=True),
         "actor_loss_coef": ACTOR,
+    },
+    "RecurrentPPO": {
+        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "gae_lambda")},
+        **{name: ON_POLICY[name] for name in ("max_grad_norm", "n_steps")},
+        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
+        "ent_coef": Number(0, 10, usual=(0, 0.1)),
+        "vf_coef": Number(0, 100, usual=(0, 2)),
+        "batch_size": BATCH,
+        "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
+        "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
+        "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
+        "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+        "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
+        "lstm_layers": Number(1, 16, whole=True),
     },
     "DQN": {
         **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "max_grad_norm")},

@@ -6,6 +6,7 @@ from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
+from reprl.algorithms.recurrent_ppo import RecurrentPPO
 from reprl.algorithms.reinforce import Reinforce
 from reprl.algorithms.update import Diverged
 from reprl.checkpoint.state import Captured, rebuild
@@ -19,6 +20,7 @@ __all__ = [
     "Diverged",
     "Imitation",
     "Pretraining",
+    "RecurrentPPO",
     "Reinforce",
     "rebuild",
 ]

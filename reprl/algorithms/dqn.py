@@ -6,7 +6,6 @@ A checkpoint holds the filled part of the replay buffer, so that a killed run go
 
 from __future__ import annotations
 
-import inspect
 import json
 from time import perf_counter
 from typing import Any, ClassVar, Self
@@ -19,27 +18,22 @@ from stable_baselines3.common.type_aliases import MaybeCallback
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reprl import components
 from reprl.algorithms.base import Algorithm
-from reprl.algorithms.on_policy import build_encoder
+from reprl.algorithms.stock import Stock
 from reprl.algorithms.update import Diverged
-from reprl.checkpoint.serialization import SCHEDULED
-from reprl.components import Specs, agent_specs
 from reprl.errors import UserError
 from reprl.guard import memory
 from reprl.policy import GreedyPlayer, Player
-from reprl.schedules import is_spec, schedule
-from reprl.settings import CLASSES
-from reprl.validation import checker, flag
+from reprl.validation import flag
 
 KEPT = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-NOT_FOR_IT = ("attention", "auxiliary", "augmentation")
 
 
-class DQN(Algorithm, stable_baselines3.DQN):
+class DQN(Stock, stable_baselines3.DQN):
     """Deep Q-learning from a replay buffer; `double` lets the online network choose (2016)."""
 
     stock: ClassVar[type[BaseAlgorithm]] = stable_baselines3.DQN
+    extras: ClassVar[tuple[str, ...]] = ()
     counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "exploration_rate", "_n_calls")
 
     def __init__(
@@ -47,53 +41,15 @@ class DQN(Algorithm, stable_baselines3.DQN):
         policy: Any,
         env: Any,
         *,
-        encoder: components.Spec | None = None,
-        attention: components.Spec | None = None,
-        auxiliary: components.Auxiliary = None,
-        augmentation: components.Spec | None = None,
-        mode: str = "plain",
         double: bool = False,
         **kwargs: Any,
     ) -> None:
-        given_parts = {"attention": attention, "auxiliary": auxiliary, "augmentation": augmentation}
-        for part in NOT_FOR_IT:
-            if given_parts[part] not in (None, "none"):
-                raise UserError(f"algo=dqn has no {part} yet: set {part}=none.")
-        if mode != "plain":
-            raise UserError("algo=dqn has no fast mode: set mode=plain.")
-        check = checker(CLASSES["DQN"])
         self.double = flag("double", double)
-        self.specs: Specs = agent_specs(encoder=encoder)
-        try:
-            bound = inspect.signature(self.stock.__init__).bind(self, policy, env, **kwargs)
-        except TypeError as error:
-            raise UserError(f"{type(self).__name__}: {error}.") from None
-        given = {k: v for k, v in bound.arguments.items() if k not in ("self", "env")}
-        for name in CLASSES["DQN"]:
-            if name in given and not callable(given[name]):
-                given[name] = check(name, given[name])
-        for name in SCHEDULED:
-            if is_spec(given.get(name)):
-                given[name] = schedule(given[name], name=name)
-        self.arguments = dict(given)
-        if (seed := given.get("seed")) is not None:
-            self._stream_seed = int(seed)
-        given["policy_kwargs"] = self._policy_arguments(given.get("policy_kwargs"))
-        super().__init__(env=env, **given)
+        super().__init__(policy, env, **kwargs)
 
-    def _policy_arguments(self, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        spec = self.specs.encoder
-        if spec is None:
-            return given
-        arguments = dict(given or {})
-        arguments["features_extractor_class"] = build_encoder
-        arguments["features_extractor_kwargs"] = {"spec": spec}
-        heads = components.class_of("encoder", str(spec["_target_"])).heads(spec)
-        if isinstance(heads["net_arch"], dict):  # of policy and value: here is one network
-            heads["net_arch"] = heads["net_arch"]["pi"]
-        for key, value in heads.items():
-            arguments.setdefault(key, value)
-        return arguments
+    def _heads(self, heads: dict[str, Any]) -> dict[str, Any]:
+        layers = heads["net_arch"]  # of policy and value apart: here is one network
+        return heads | {"net_arch": layers["pi"] if isinstance(layers, dict) else layers}
 
     def _setup_model(self) -> None:
         self._take_saved_spaces()
@@ -125,7 +81,7 @@ class DQN(Algorithm, stable_baselines3.DQN):
         return GreedyPlayer(self.policy, epsilon=float(self.exploration_final_eps))
 
     def settings(self) -> dict[str, Any]:
-        return {"encoder": self.specs.encoder, "mode": self.mode, "double": self.double}
+        return super().settings() | {"double": self.double}
 
     def stream_state(self) -> dict[str, Tensor]:
         # exploration draws from the action space's own generator

@@ -16,8 +16,12 @@ from reprl.validation import choice, flag
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
-PLAIN_ONLY = ("Reinforce", "DQN")  # algorithms without a fast mode
-WITHOUT_EXTRAS = ("DQN",)  # those that only take an encoder
+PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO")  # algorithms without a fast mode
+# what those have not that keep SB3's own update
+WITHOUT = {
+    "DQN": ("attention", "auxiliary", "augmentation"),
+    "RecurrentPPO": ("auxiliary", "augmentation"),
+}
 CONTINUOUS: tuple[str, ...] = ()  # algorithms for continuous actions
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
@@ -37,11 +41,11 @@ def check_algo(config: Config) -> None:
     if words[-1] in PLAIN_ONLY and config.mode != "plain":
         name = config.choices.get("algo")
         raise UserError(f"algo={name} has no fast mode: set mode=plain.")
-    for part in ("attention", "auxiliary", "augmentation"):
-        if words[-1] in WITHOUT_EXTRAS and getattr(config, part):
+    for part in WITHOUT.get(words[-1], ()):
+        if getattr(config, part):
             raise UserError(
                 f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
-                f"{part} yet; set {part}=none."
+                f"{part}; set {part}=none."
             )
     for key in ("compile", "normalize_advantage", "use_rms_prop", "baseline", "double"):
         if key in config.algo:

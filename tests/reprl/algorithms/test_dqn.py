@@ -74,9 +74,9 @@ def test_it_plays_greedily_but_for_its_last_epsilon() -> None:
 
 
 def test_what_it_has_not_is_said() -> None:
-    with refuses("algo=dqn", "attention"):
+    with refuses("DQN", "attention"):
         DQN("MlpPolicy", env(), attention="conv", **SMALL)
-    with refuses("algo=dqn", "mode=plain"):
+    with refuses("DQN", "mode=plain"):
         DQN("MlpPolicy", env(), mode="fast", **SMALL)
     with refuses("algo.buffer_size", "GB"):
         DQN("CnnPolicy", Catch(), **SMALL | {"buffer_size": 100_000_000})

@@ -44,6 +44,9 @@ algo.learning_rate={{kind:one_cycle,start:1e-4,peak:2}} | algo.learning_rate.pea
 algo.learning_rate={{kind:linear,start:1e-4,peak:1e-3}} | algo.learning_rate.peak | one_cycle
 algo=reinforce algo.baseline=3 | algo.baseline=3
 algo=reinforce mode=fast | algo=reinforce | mode=plain
+algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
+algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
+algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
 algo=dqn attention=conv | attention=conv | algo=dqn
 algo=dqn mode=fast | algo=dqn | mode=plain
 algo=dqn algo.double=2 | algo.double=2
