@@ -7,6 +7,7 @@ evaluation/episodes.csv of several agents -> games that two of them played from 
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,7 +81,8 @@ def rate(episodes: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.D
     their own. Whole starts are resampled: agents that met in one game meet in its copies.
     """
     table = scores_by_game(episodes)
-    agents, scores = list(table.columns), table.to_numpy(float)
+    agents: list[Any] = list(table.columns)
+    scores = table.to_numpy(float)
     if len(agents) < 2:
         raise UserError(f"a rating compares agents, and here is {len(agents)}: evaluate another.")
     wins = tallies(scores)
