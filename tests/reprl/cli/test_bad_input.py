@@ -342,6 +342,10 @@ record out=new player=scripted game=tetris | scripted | tetris
 record out=new minari=x-v0 | name its folder
 record {run} | minari=NAME-v0
 record {run} minari=x-v0 | is no recording
+rate | rate
+rate {empty} | {empty} | reprl evaluate
+rate {run} resamples=1 | resamples=1
+rate {run} | evaluate another
 plasticity | exactly one run folder
 plasticity {empty} | {empty}
 plasticity {run} frames=1 | frames=1
