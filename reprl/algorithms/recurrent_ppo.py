@@ -29,6 +29,7 @@ class RecurrentPPO(Stock, sb3_contrib.RecurrentPPO):
     """PPO with an LSTM for the policy and one for the value; every bit is sb3-contrib's."""
 
     stock: ClassVar[type[BaseAlgorithm]] = sb3_contrib.RecurrentPPO
+    _last_lstm_states: Any  # RNNStates, of the games in progress
 
     def __init__(
         self, policy: Any, env: Any, *, lstm_size: int = 256, lstm_layers: int = 1, **kwargs: Any

@@ -71,5 +71,6 @@ def run(arguments: list[str]) -> int:
     for line in lines:
         print("  ".join(shown(w).ljust(n) for w, n in zip(line, widths, strict=True)).rstrip())
     if values["out"] is not None:
-        tables.write_rows(values["out"], COLUMNS, ratings.to_dict("records"))
+        rows_out = [{key: row[key] for key in COLUMNS} for row in ratings.to_dict("records")]
+        tables.write_rows(values["out"], COLUMNS, rows_out)
     return 0
