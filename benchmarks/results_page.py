@@ -230,7 +230,27 @@ def agents_elsewhere() -> str:
     return "\n".join(lines)
 
 
+def agents_mask() -> str:
+    """Where the mask of the shipped agent that has one looks."""
+    scores = pd.read_csv(shipped()["imitation_mask"] / "attention" / "scores.csv")
+    lines = ["| object | variant | peak on it | by chance | energy there, times a uniform mask's |"]
+    lines.append("|---" * 5 + "|")
+    for thing in ("ball or paddle", "distractor"):
+        for variant in (CLEAN, "green_lines", "diagonals"):
+            part = scores[(scores["object"] == thing) & (scores["variant"] == variant)]
+            if not len(part):
+                continue
+            point, energy = (part[part["metric"] == m].iloc[0] for m in ("pointing", "energy"))
+            name = "what is drawn" if thing == "distractor" else thing
+            lines.append(
+                f"| {name} | {variant} | {100 * point['value']:.0f} % | "
+                f"{100 * point['chance']:.1f} % | {energy['value'] / energy['chance']:.1f} |"
+            )
+    return "\n".join(lines)
+
+
 TABLES = {
+    "shipped mask": agents_mask,
     "shipped": agents_scores,
     "shipped more": agents_elsewhere,
     "seeds": each_seed,
@@ -356,14 +376,19 @@ def _of_first(first: pd.DataFrame) -> list[str]:
 def _readme() -> list[str]:
     """What README says of shipped agents beside their scores, and of the variants."""
     steps, games = set(), set()
-    for folder in shipped().values():
+    for folder in (shipped()[name] for name in ("imitation", "imitation_background")):
         steps.add(json.loads((folder / "run.json").read_text())["step"])
         played_ = pd.read_csv(folder / "evaluation" / "episodes.csv")
         main = played_[played_["variant"].isin([CLEAN, *PUBLISHED])]
         games |= set(main.groupby("variant").size())
     (step,), (count,) = steps, games
     variants = len(variants_of("breakout")) - 1  # without the clean game
+    scores = pd.read_csv(shipped()["imitation_mask"] / "attention" / "scores.csv")
+    keys = ["object", "variant", "metric"]
+    looks = scores.set_index(keys).loc[("ball or paddle", "green_lines", "pointing")]
     return [
+        f"its peak is on ball or paddle in {100 * looks['value']:.0f} % of looks behind the lines, "
+        f"by chance {100 * looks['chance']:.1f} %.",
         f"for {step:,} steps, one seed, {count} games a variant.",
         f"on {variants} variants of the real game",
         f"{variants} changes of picture and physics",

@@ -25,7 +25,10 @@ def test_every_sentence_with_a_number_is_computed() -> None:
 SETTINGS = (
     "Python 3.11 to 3.13",
     "six methods with three seeds each at 200,000 steps",
-    "200,704 steps, NatureCNN, one seed each",
+    "each 200,704 steps",
+    "a tenth of the 21 x 21 cells of a mask",
+    "47,104 steps with what moved within the stack as target, then 98,304 with",
+    "in 600 looks of 8 games",
     "three agents at 300,000 steps came before it",
     "in 5 games each",
     "are seed 1 of the sweep above",
