@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings
@@ -22,7 +23,7 @@ def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) 
     return EnvSettings(
         game=canonical(game),
         training=bool(training),
-        reward=reward_mode(reward, training),
+        reward=reward_mode(reward, training and not canonical(game).startswith(GYMNASIUM)),
         **numbers | {"sticky": float(numbers["sticky"])},
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -18,8 +18,9 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 
 from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import checked_settings, require_actions
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
 from reprl.envs.games import game as game_of
+from reprl.envs.gymnasium_vector import GymVecEnv
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.processes import Workers
@@ -88,6 +89,13 @@ def make_vec_env(
     if n_envs % parts or not 0 <= part < parts:
         raise UserError(f"n_envs={n_envs} cannot be dealt out: share={share} of equal parts.")
     rows = range(part * n_envs // parts, (part + 1) * n_envs // parts)
+    if settings.game.startswith(GYMNASIUM):
+        if settings.sticky:
+            raise UserError(
+                f"sticky={settings.sticky} is ALE's: {settings.game} has no such thing."
+            )
+        # not one of ALE's, but it answers everything that runs and evaluation ask
+        return cast(AtariVecEnv, GymVecEnv(settings, len(rows), seed, rows[0]))
     return AtariVecEnv(settings, [found[i % len(found)] for i in rows], seed, workers, rows[0])
 
 

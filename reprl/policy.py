@@ -242,6 +242,45 @@ class PolicyPlayer:
         return found, tuple(torch.cat(parts)[:n] for parts in zip(*states, strict=True))
 
 
+class RecurrentPlayer(PolicyPlayer):
+    """sb3-contrib's policies with LSTMs as a player: the state is theirs, rows first.
+
+    It holds hidden and cell state of the policy's LSTM and, where there is one, of the value's:
+    (n, layers, width) each.
+    """
+
+    def initial_state(self, n: int) -> State:
+        lstm = self.policy.lstm_actor
+        zeros = torch.zeros(n, lstm.num_layers, lstm.hidden_size, device=self.policy.device)
+        return tuple(zeros.clone() for _ in range(4))
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
+        policy = self.policy
+        extractor, inputs = policy.features_extractor, as_input(policy, observations)
+        encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
+        features = extractor(inputs) if encoding is None else encoding.features
+        going_on = torch.zeros(len(observations), device=features.device)
+        parts = [part.transpose(0, 1).contiguous() for part in state]  # (layers, n, width)
+        actor, after = policy._process_sequence(
+            features, (parts[0], parts[1]), going_on, policy.lstm_actor
+        )
+        critic, after_critic = actor, after
+        if policy.lstm_critic is not None:
+            critic, after_critic = policy._process_sequence(
+                features, (parts[2], parts[3]), going_on, policy.lstm_critic
+            )
+        elif policy.critic is not None:
+            critic = policy.critic(features)
+        log_probs, values = last_layers(
+            policy,
+            policy.mlp_extractor.forward_actor(actor),
+            policy.mlp_extractor.forward_critic(critic),
+        )
+        attention = None if encoding is None else encoding.attention
+        following = tuple(part.transpose(0, 1) for part in (*after, *after_critic))
+        return Step(log_probs.exp(), values, actor, attention), following
+
+
 class GreedyPlayer(PolicyPlayer):
     """SB3's Q-networks as a player: the best action, or any other with probability `epsilon`."""
 

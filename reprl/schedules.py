@@ -3,6 +3,9 @@
 Learning rate, clip range, entropy and value coefficients and the weights of auxiliary terms are
 all given as a number, as `{"kind": "linear", "start": 2.5e-4, "end": 0.0, "warmup": 0.05}`, or as
 one of the user's own, `{"_target_": "my_module.Decay", ...}`.
+`{"kind": "piecewise", "points": [[0, 1e-3], [0.5, 1e-4], [1, 0]]}` goes straight from one point to
+the next, `{"kind": "one_cycle", "start": 4e-5, "peak": 1e-3, "end": 0, "peak_at": 0.3}` up and down
+on cosines.
 """
 
 from __future__ import annotations
@@ -10,14 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
 from reprl.errors import UserError, unknown
 from reprl.validation import Number, choice, number
 
-KINDS = ("constant", "linear", "cosine")
-KEYS = ("kind", "start", "end", "warmup")
+KINDS = ("constant", "linear", "cosine", "piecewise", "one_cycle")
+KEYS = ("kind", "start", "end", "warmup", "points", "peak", "peak_at")
+# keys that belong to one kind only
+OF_KIND = {"points": "piecewise", "peak": "one_cycle", "peak_at": "one_cycle"}
 TARGET, PARTIAL, FACTOR = "_target_", "_partial_", "_factor_"  # of a schedule of the user's own
 # schedules that a folder from somebody else may name; what else is installed with us may act
 STOCK = (
@@ -28,6 +34,7 @@ STOCK = (
 
 Coefficient = float | dict[str, Any]  # a number, or a spec for `schedule`
 WARMUP = Number(0, 1, open_high=True)
+PEAK_AT = Number(0, 1, open_low=True, open_high=True)
 
 
 class Schedule:
@@ -41,12 +48,27 @@ class Schedule:
         self,
         *,
         kind: str = "constant",
-        start: float,
+        start: float | None = None,
         end: float | None = None,
         warmup: float = 0.0,
+        points: Any = None,
+        peak: float | None = None,
+        peak_at: float = 0.3,
         name: str = "schedule",
     ) -> None:
         choice(f"{name}.kind", kind, KINDS)
+        self.points: list[tuple[float, float]] = []  # fraction of training done, value
+        self.peak_at = 0.0
+        if kind == "piecewise":
+            self.points = _checked_points(points, name)
+            start, end = self.points[0][1], self.points[-1][1]
+        if kind == "one_cycle":
+            if peak is None:
+                raise UserError(f"{name}: a one_cycle schedule needs peak, its largest value.")
+            self.peak = number(f"{name}.peak", peak)
+            self.peak_at = float(PEAK_AT.checked(f"{name}.peak_at", peak_at))
+        if (self.points or self.peak_at) and warmup:
+            raise UserError(f"{name}: a {kind} schedule begins as it says, without warmup.")
         if kind == "constant" and end is not None:
             raise UserError(f"{name}: a constant schedule has no end, got end={end!r}.")
         self.kind = kind
@@ -64,12 +86,24 @@ class Schedule:
         left = progress_remaining / (1.0 - self.warmup) if self.warmup else progress_remaining
         if self.kind == "constant":
             return self.start
+        if self.points:
+            return _between(self.points, done)
+        if self.peak_at:
+            rising = done < self.peak_at
+            low = self.start if rising else self.end
+            share = done / self.peak_at if rising else (1.0 - done) / (1.0 - self.peak_at)
+            return low + (self.peak - low) * 0.5 * (1.0 - math.cos(math.pi * share))
         if self.kind == "cosine":
             left = 0.5 * (1.0 - math.cos(math.pi * left))
         return self.end + (self.start - self.end) * left
 
     def plain(self) -> dict[str, Any]:
         """The spec that builds this schedule again."""
+        if self.points:
+            return {"kind": self.kind, "points": [list(point) for point in self.points]}
+        if self.peak_at:
+            ends = {"start": self.start, "end": self.end}
+            return {"kind": self.kind, **ends, "peak": self.peak, "peak_at": self.peak_at}
         spec: dict[str, Any] = {"kind": self.kind, "start": self.start, "warmup": self.warmup}
         return spec if self.kind == "constant" else spec | {"end": self.end}
 
@@ -139,6 +173,36 @@ def _made(spec: Mapping[str, Any], name: str) -> Callable[[float], Any]:
     return made
 
 
+def _checked_points(points: Any, name: str) -> list[tuple[float, float]]:
+    """[[0, a], ..., [1, b]]: fractions of training that rise from 0 to 1, each with its value."""
+    pairs = points if isinstance(points, list | tuple) else []
+    if len(pairs) < 2 or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
+        raise UserError(
+            f"{name}.points={points!r} must be pairs of a fraction of training and a value, such "
+            "as [[0, 1e-3], [0.5, 1e-4], [1, 0]]."
+        )
+    found = [(number(f"{name}.points", at, 0, 1), number(f"{name}.points", v)) for at, v in pairs]
+    places = [at for at, _ in found]
+    if places[0] != 0 or places[-1] != 1 or sorted(set(places)) != places:
+        raise UserError(f"{name}.points={points!r}: the fractions must rise from 0 to 1.")
+    return found
+
+
+def _between(points: list[tuple[float, float]], done: float) -> float:
+    for (left, low), (right, high) in pairwise(points):
+        if done <= right:
+            return low + (high - low) * (done - left) / (right - left)
+    return points[-1][1]
+
+
+def values_of(spec: Mapping[str, Any]) -> dict[str, float]:
+    """The values a schedule's spec names, by their keys: those that a range is asked of."""
+    found = {key: spec[key] for key in ("start", "peak", "end") if spec.get(key) is not None}
+    if isinstance(points := spec.get("points"), list | tuple):
+        found |= {f"points[{k}]": value for k, (_, value) in enumerate(points)}
+    return found
+
+
 def is_spec(value: Any) -> bool:
     """Whether a value is meant as a schedule's spec rather than a number or a function."""
     return isinstance(value, Mapping)
@@ -155,7 +219,15 @@ def schedule(value: Any, *, name: str = "schedule") -> Schedule:
     for key in value:
         if key not in KEYS:
             raise unknown(f"{name} key", str(key), KEYS)
-    if "start" not in value:
+    kind = value.get("kind")
+    for key, of in OF_KIND.items():
+        if key in value and kind != of:
+            raise UserError(f"{name}.{key} is for kind={of}, got kind={kind}.")
+    if kind == "piecewise":
+        for key in ("start", "end"):
+            if key in value:
+                raise UserError(f"{name}.{key}: a piecewise schedule has points only.")
+    elif "start" not in value:
         raise UserError(f"{name}: a schedule needs start, got {dict(value)!r}.")
     return Schedule(**{"kind": "linear" if "end" in value else "constant", **value}, name=name)
 
@@ -167,4 +239,6 @@ def scaled(value: Coefficient, factor: float = 1.0) -> Coefficient:
     if TARGET in value:
         return {**value, FACTOR: factor * float(value.get(FACTOR, 1.0))}
     spec = schedule(value).plain()
-    return spec | {end: factor * spec[end] for end in ("start", "end") if end in spec}
+    if "points" in spec:
+        return spec | {"points": [[at, factor * number] for at, number in spec["points"]]}
+    return spec | {end: factor * spec[end] for end in ("start", "peak", "end") if end in spec}

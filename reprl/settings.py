@@ -119,7 +119,11 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Imitation": (*_COMMON, "expert", "beta"),
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
+    "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
+    "DQN": ("policy_kwargs", "double"),
+    "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
 }
+ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
@@ -162,14 +166,47 @@ SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
-    "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True)},
+    "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True), "actor_loss_coef": ACTOR},
     "PPO": ON_POLICY
     | {
+        "actor_loss_coef": ACTOR,
         "batch_size": BATCH,
         "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
         "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
         "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+    },
+    "Reinforce": {name: setting for name, setting in ON_POLICY.items() if name != "gae_lambda"}
+    | {
+        "rms_prop_eps": Number(0, 1, open_low=True),
+        "actor_loss_coef": ACTOR,
+    },
+    "RecurrentPPO": {
+        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "gae_lambda")},
+        **{name: ON_POLICY[name] for name in ("max_grad_norm", "n_steps")},
+        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
+        "ent_coef": Number(0, 10, usual=(0, 0.1)),
+        "vf_coef": Number(0, 100, usual=(0, 2)),
+        "batch_size": BATCH,
+        "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
+        "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
+        "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
+        "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+        "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
+        "lstm_layers": Number(1, 16, whole=True),
+    },
+    "DQN": {
+        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "max_grad_norm")},
+        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
+        "buffer_size": Number(1, 100_000_000, whole=True, usual=(1000, 1_000_000)),
+        "learning_starts": Number(0, whole=True),
+        "batch_size": BATCH,
+        "train_freq": Number(1, 1_000_000, whole=True, usual=(1, 100)),
+        "gradient_steps": Number(1, 1_000_000, whole=True, usual=(1, 100)),
+        "n_steps": Number(1, 1000, whole=True, usual=(1, 10)),
+        "tau": TAU,
+        "target_update_interval": COUNT,
+        **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
     },
     "Imitation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
     | {
@@ -196,6 +233,10 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Nature": ENCODER,
     "NaturePadded": ENCODER,
     "Impala": ENCODER | {"width": Number(1 / 16)},  # of 16 channels at least one is left
+    "Mlp": {
+        "hidden": Numbers(Number(1, 65_536, whole=True), "[64, 64]"),
+        "activation": OneOf(("tanh", "relu", "silu")),
+    },
     "ConvMask": {"hidden": Numbers(COUNT, "[64]"), "opening": replace(OPENING, optional=True)},
     "MotionMask": {
         "opening": OPENING,

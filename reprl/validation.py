@@ -91,20 +91,22 @@ class Number:
         return bool(above and below)
 
     def _checked_schedule(self, key: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        from reprl.schedules import (
+        from reprl.schedules import (  # they check their own numbers with this module
             TARGET,
             require_target,
             schedule,
-        )  # check numbers with this module
+            values_of,
+        )
 
         if TARGET in spec:  # one of the user's own: built, and so imported, with the agent
             require_target(spec, key)
             return dict(spec)
         schedule(spec, name=key)
         number = replace(self, scheduled=False)
-        number.checked(f"{key}.start", spec["start"])
-        if spec.get("end") is not None:  # may fall to the limit that no value may begin at
-            replace(number, open_low=False).checked(f"{key}.end", spec["end"])
+        for name, value in values_of(spec).items():
+            # it may fall to the limit that no value may begin at
+            first = name in ("start", "points[0]")
+            (number if first else replace(number, open_low=False)).checked(f"{key}.{name}", value)
         return dict(spec)
 
 

@@ -1,5 +1,6 @@
 """Which game is meant: `breakout`, any other ALE game, or a user's own `module:object`.
 
+`gymnasium/CartPole-v1` is an environment of gymnasium, a game without truth.
 A module of this package that declares `GAME` is found by itself.
 """
 
@@ -13,8 +14,10 @@ from functools import cache
 
 from reprl import trust
 from reprl.components import described, imported
+from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
-from reprl.envs.machine import emulator, games
+from reprl.envs.gymnasium_ids import action_names, require_known
+from reprl.envs.machine import console, emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
 
@@ -23,6 +26,7 @@ __all__ = [
     "Memory",
     "Roles",
     "Scripted",
+    "actions_of",
     "canonical",
     "game",
     "known_games",
@@ -61,6 +65,9 @@ def canonical(name: str) -> str:
 def game(name: str) -> Game:
     """The game of a name; one of which nothing is known has no truth; a wrong name is refused."""
     name = canonical(name)
+    if name.startswith(GYMNASIUM):
+        require_known(name)
+        return Game(cartridge=name)
     if name in known_games():
         return known_games()[name]
     if ":" in name:
@@ -69,6 +76,13 @@ def game(name: str) -> Game:
     if name not in games():
         raise unknown("game", name, games())
     return Game(cartridge=name)
+
+
+def actions_of(cartridge: str) -> list[str]:
+    """The meanings of a game's actions, in order; none where they are continuous."""
+    if cartridge.startswith(GYMNASIUM):
+        return action_names(cartridge)
+    return list(console(cartridge).actions)
 
 
 def no_truth(what: str, name: str) -> str:

@@ -22,7 +22,7 @@ import ale_py
 import numpy as np
 
 from reprl.components import described
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
 from reprl.envs.games import Game, known_games
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import AleMachine, emulator, games
@@ -51,6 +51,8 @@ def catalogue() -> Mapping[str, Variant]:
 def variants(game: str = DEFAULT_GAME) -> list[str]:
     """The names of the variants a game can have, "original" first, then by family."""
     cartridge = game_of(game).cartridge
+    if game.startswith(GYMNASIUM):
+        return [CLEAN]  # effects draw on ALE's screen and write ALE's memory
     known = [v for v in catalogue().values() if v.games is None or cartridge in v.games]
     return [v.name for v in sorted(known, key=lambda v: (v.name != CLEAN, v.family, v.name))]
 
@@ -95,6 +97,11 @@ def _without_severity(variant: Variant) -> str:
 
 def _playable(variant: Variant, game: str) -> Variant:
     """The variant, if the games it names exist and this one is among them."""
+    if game.startswith(GYMNASIUM) and variant.effects:
+        raise UserError(
+            f"variant '{variant.name}' changes ALE's games, and '{game}' is none: only {CLEAN} can "
+            "be played."
+        )
     if variant.games is None:
         return variant
     if not isinstance(variant.games, list | tuple):

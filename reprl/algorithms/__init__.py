@@ -1,20 +1,26 @@
-"""A2C, PPO, imitation, distillation and pretraining, each with all parts of an agent."""
+"""A2C, PPO, REINFORCE, imitation, distillation and pretraining, each with all parts of an agent."""
 
 from reprl.algorithms.a2c import A2C
 from reprl.algorithms.distillation import Distillation
+from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
+from reprl.algorithms.recurrent_ppo import RecurrentPPO
+from reprl.algorithms.reinforce import Reinforce
 from reprl.algorithms.update import Diverged
 from reprl.checkpoint.state import Captured, rebuild
 
 __all__ = [
     "A2C",
+    "DQN",
     "PPO",
     "Captured",
     "Distillation",
     "Diverged",
     "Imitation",
     "Pretraining",
+    "RecurrentPPO",
+    "Reinforce",
     "rebuild",
 ]

@@ -32,7 +32,7 @@ class A2C(OnPolicy, stable_baselines3.A2C):
         log_prob = output.log_prob(actions)
         return MinibatchLoss(
             {
-                "policy": Term(-(advantages * log_prob).mean()),
+                "policy": Term(-(advantages * log_prob).mean(), self.actor_loss_coef),
                 "entropy": Term(negative_entropy(output, log_prob), self.ent_coef),
                 "value": Term(F.mse_loss(minibatch.returns, output.values), self.vf_coef),
             }

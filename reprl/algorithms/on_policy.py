@@ -61,6 +61,7 @@ OPTIMIZERS = {
     "rmsprop": torch.optim.RMSprop,
     "rmsprop_tf": RMSpropTFLike,  # as in the original A2C: epsilon inside the root
 }
+NUMBERS = " For numbers there is encoder=mlp."
 # what our own forward pass takes for granted, while SB3's policy does without
 GIVEN = ("share_features_extractor", "normalize_images")
 
@@ -106,6 +107,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         instrument_every: int | None = None,
         compile: bool = True,
         precision: str = FP32,
+        actor_loss_coef: Any = 1.0,
         **kwargs: Any,
     ) -> None:
         if type(self).__init__ is OnPolicy.__init__:
@@ -123,6 +125,12 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.mode = mode
         self.optimizer = optimizer
         self.weight_decay = weight_decay
+        if "actor_loss_coef" in allowed:
+            check("actor_loss_coef", actor_loss_coef)
+        elif actor_loss_coef != 1.0:
+            raise UserError(f"{type(self).__name__} has no actor_loss_coef: its loss is another.")
+        self.actor_loss_weight = actor_loss_coef
+        self.actor_loss_coef = weight_at(actor_loss_coef, 1.0)
         self.instrument_every = self.looks if instrument_every is None else instrument_every
         self.early_stops = 0
         self._iterations = 0
@@ -161,6 +169,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         if self.mode == "fast":
             self._require_pictures()
         self.precision = settled(self.precision, mode=self.mode, device=self.device.type)
+        self._require_pictures_for_extras()
         super()._setup_model()
         require_defaults(self.policy, self.mode)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
@@ -227,6 +236,17 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 f"{space} and {self.action_space}: use mode=plain."
             )
 
+    def _require_pictures_for_extras(self) -> None:
+        if is_image_space(self.observation_space):
+            return
+        extras = {"auxiliary": self.specs.auxiliary, "augmentation": self.specs.augmentation}
+        for part, chosen in extras.items():
+            if chosen:
+                raise UserError(
+                    f"{part} works on pictures, and this environment shows "
+                    f"{self.observation_space}: set {part}=none."
+                )
+
     @property
     def compiled(self) -> bool | None:  # type: ignore[override]
         """Whether the update runs compiled; None while that is not known yet."""
@@ -282,7 +302,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         augmentation = None
         if specs.augmentation is not None:
             augmentation = specs.augmentation | {"use": specs.use}
+        actor = {"actor_loss_coef": self.actor_loss_weight}
         return {
+            **(actor if self.actor_loss_weight != 1.0 else {}),  # older checkpoints have none
             "encoder": specs.encoder,
             "auxiliary": specs.auxiliary or None,
             "augmentation": augmentation,
@@ -369,6 +391,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     def _begin_update(self) -> None:
         """Set what stays the same over an update's minibatches."""
         progress = self._current_progress_remaining
+        self.actor_loss_coef = weight_at(self.actor_loss_weight, progress)
         for name in ("ent_coef", "vf_coef"):
             if callable(given := self.arguments.get(name)):
                 setattr(self, name, float(given(progress)))
@@ -492,6 +515,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         return [*names, "auxiliary"], variables
 
 
+def weight_at(coefficient: Any, progress_remaining: float) -> float:
+    """A weight that is a number or a schedule's spec, at this point of training."""
+    return float(schedule(coefficient, name="actor_loss_coef")(progress_remaining))
+
+
 class UpdateMetrics:
     """Collects the numbers of one update's minibatches."""
 
@@ -536,9 +564,12 @@ def require_truth(env: Any) -> None:
 
 def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Encoder:
     """The features extractor factory that SB3's policy calls."""
-    if not is_image_space(observation_space):
+    takes_numbers = components.class_of("encoder", str(spec["_target_"])).takes_numbers
+    if not takes_numbers and not is_image_space(observation_space):
         # SB3 would hand other numbers through as they are, and the update divides by 255.
-        raise UserError(f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.")
+        raise UserError(
+            f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.{NUMBERS}"
+        )
     kept = {key: value for key, value in spec.items() if key != "freeze"}
     encoder: Encoder = components.build("encoder", kept, observation_space=observation_space)
     if FREEZE["freeze"].checked("encoder.freeze", spec.get("freeze", False)):
@@ -576,8 +607,9 @@ def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None)
         _require(arguments.get(key, True), "encoder", key)
     arguments["features_extractor_class"] = build_encoder
     arguments["features_extractor_kwargs"] = {"spec": specs.encoder}
-    # SB3 adds hidden layers behind any extractor but its own NatureCNN.
-    arguments.setdefault("net_arch", [])
+    made_by = components.class_of("encoder", str(specs.encoder["_target_"]))
+    for key, value in made_by.heads(specs.encoder).items():
+        arguments.setdefault(key, value)
     return arguments
 
 

@@ -46,7 +46,7 @@ class PPO(OnPolicy, stable_baselines3.PPO):
         policy = -torch.min(advantages * ratio, advantages * clipped).mean()
         return MinibatchLoss(
             {
-                "policy": Term(policy),
+                "policy": Term(policy, self.actor_loss_coef),
                 "entropy": Term(negative_entropy(output, log_prob), self.ent_coef),
                 "value": Term(F.mse_loss(minibatch.returns, values), self.vf_coef),
             },

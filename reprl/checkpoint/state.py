@@ -7,6 +7,7 @@ what is taken here to disk.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -148,6 +149,13 @@ def _restore(model: Algorithm, captured: Restorable) -> None:
         if not hasattr(model.env, "restore"):
             raise UserError("this checkpoint holds an environment's state, which env cannot take.")
         model.env.restore(bytes(state["env"].numpy()))
+        if getattr(model.env, "lost", False):
+            print(
+                "WARNING: the environment does not repeat itself from its seed and actions: games "
+                "in progress are lost, new ones begin.",
+                file=sys.stderr,
+            )
+            model._last_obs = None
     elif model.env is not None and "env" not in state:
         model._last_obs = None  # the environment could not be saved: start new episodes
     if model.env is not None:

@@ -21,10 +21,17 @@ from reprl.escaping import shown
 # threads that do not spin at all wake up too late for the next layer. The OpenMP runtime reads
 # these only once, when torch loads.
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
-LOOKING = ("report", "verify", "runs", "diff")  # commands that import nobody's code but ours
+LOOKING = (
+    "report",
+    "rate",
+    "verify",
+    "runs",
+    "diff",
+)  # import nobody's code but ours
 ORDER = (
     *("train", "pretrain", "record", "resume", "evaluate", "attention", "probe", "layers"),
-    *("intervene", "breaking", "embed", "plasticity", "video", "report", "verify", "runs", "diff"),
+    *("intervene", "breaking", "embed", "plasticity", "video", "report", "rate", "verify"),
+    *("runs", "diff"),
 )
 
 

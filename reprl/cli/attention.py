@@ -57,10 +57,11 @@ def run(arguments: list[str]) -> int:
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
     from reprl.envs.games import game as game_of
     from reprl.envs.games import no_script
-    from reprl.evaluation.checkpoints import each, targets
+    from reprl.evaluation.checkpoints import each, require_ale, targets
     from reprl.evaluation.variants import expand
 
     found, problems = targets(place, values["checkpoint"], out=values["out"], into="attention")
+    require_ale(found, "reprl attention")
     game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:

@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate every run of the folder, and the players that stand beside them."""
     places, values = parse("evaluate", arguments, KEYS, "many", archives=True)
     from reprl.evaluation.baselines import players
-    from reprl.evaluation.checkpoints import targets
+    from reprl.evaluation.checkpoints import require_ale, targets
 
     for place in places:
         if sum(place.resolve() == other.resolve() for other in places) > 1:
@@ -88,6 +88,8 @@ def run(arguments: list[str]) -> int:
     for place in places:  # all of them are looked at before the first game
         out = values["out"] / place.stem if several and values["out"] else values["out"]
         found, problems = targets(place, values["checkpoint"], out=out)
+        if values["twin"]:
+            require_ale(found, "twin=true")
         game = found[0].game
         todo.append((place, found, _variants(values, game), players(values["agents"], game), out))
         for problem in problems:

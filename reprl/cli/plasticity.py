@@ -28,9 +28,10 @@ KEYS = {
 def run(arguments: list[str]) -> int:
     """Measure every run below the folder."""
     (place,), values = parse("plasticity", arguments, KEYS, "one")
-    from reprl.evaluation.checkpoints import each, targets
+    from reprl.evaluation.checkpoints import each, require_ale, targets
 
     found, problems = targets(place, values["checkpoint"], out=values["out"])
+    require_ale(found, "reprl plasticity")
     for problem in problems:
         print(f"WARNING: {shown(problem)}", file=sys.stderr)
     import torch

@@ -67,11 +67,12 @@ def run(arguments: list[str]) -> int:
 
 def watched(place: Path, seed: int) -> tuple[dict[str, Any], Callable[[np.ndarray, bool], int]]:
     """What the newest agent below a folder sees, and how it chooses its actions."""
-    from reprl.evaluation.checkpoints import targets
+    from reprl.evaluation.checkpoints import require_ale, targets
     from reprl.policy import player_of, restarted, sample_actions
     from reprl.rng import numpy_stream
 
     found, _ = targets(place, into=None)
+    require_ale(found, "reprl play")
     if len(found) > 1:
         names = ", ".join(target.name for target in found[:4])
         raise UserError(f"{place} holds {len(found)} agents ({names}, ...): name one of them.")

@@ -39,7 +39,7 @@ KEYS = {
 def run(arguments: list[str]) -> int:
     """Film every run that is named, all on the same variant and seed."""
     folders, values = parse("video", arguments, KEYS, "many", archives=True)
-    from reprl.evaluation.checkpoints import found_in
+    from reprl.evaluation.checkpoints import found_in, require_ale
     from reprl.evaluation.variants import expand
 
     found = []
@@ -53,6 +53,7 @@ def run(arguments: list[str]) -> int:
     games = sorted({target.game for target in found})
     if len(games) > 1:
         raise UserError(f"the runs play different games ({', '.join(games)}): film them apart.")
+    require_ale(found, "reprl video")
     variants = expand([values["variant"]], (), games[0])
     if len(variants) != 1:
         raise UserError(f"variant={values['variant']} must be one variant, got {len(variants)}.")

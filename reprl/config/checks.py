@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from reprl import trust
 from reprl.config.placement import machine_cores, shares_minibatches
+from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError, nearest
+from reprl.naming import class_name
 from reprl.settings import CLASSES, LOADS, NOT_HERE, WITHOUT_RANGE
 from reprl.validation import choice, flag
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
 # of NVIDIA's driver, on Tegra, in WSL, and of AMD's
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
+PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO")  # algorithms without a fast mode
+# what those have not that keep SB3's own update
+WITHOUT = {
+    "DQN": ("attention", "auxiliary", "augmentation"),
+    "RecurrentPPO": ("auxiliary", "augmentation"),
+}
+CONTINUOUS: tuple[str, ...] = ()  # algorithms for continuous actions
+PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
 
@@ -32,7 +42,16 @@ def check_algo(config: Config) -> None:
             raise UserError(f"algo.{key}={value} cannot be set: {NOT_HERE[key]}.")
         if key not in known:
             raise UserError(f"there is no key 'algo.{key}' for {words[-1]}.{nearest(key, known)}")
-    for key in ("compile", "normalize_advantage", "use_rms_prop"):
+    if words[-1] in PLAIN_ONLY and config.mode != "plain":
+        name = config.choices.get("algo")
+        raise UserError(f"algo={name} has no fast mode: set mode=plain.")
+    for part in WITHOUT.get(words[-1], ()):
+        if getattr(config, part):
+            raise UserError(
+                f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
+                f"{part}; set {part}=none."
+            )
+    for key in ("compile", "normalize_advantage", "use_rms_prop", "baseline", "double"):
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])
 
@@ -60,6 +79,10 @@ def check_ranks(config: Config) -> None:
     ranks, env = config.ranks, config.env
     if ranks == 1:
         return
+    if config.stop.score is not None:
+        raise UserError(
+            f"stop.score={config.stop.score:g} is decided by one process: set ranks=1, not {ranks}."
+        )
     if not shares_minibatches(config.algo):
         name = config.choices.get("algo") or config.algo.get("_target_")
         raise UserError(f"ranks={ranks}: algo={name} trains in one process; set ranks=1.")
@@ -115,6 +138,35 @@ def check_variants(config: Config) -> None:
             find(variant, severity, config.env.game)
     if config.eval.every and not config.eval.variants:
         raise UserError("eval.variants=[] is empty: name a variant, or set eval.every=0.")
+
+
+def check_gymnasium(config: Config) -> None:
+    """Refuse what works on pictures where an environment of gymnasium shows numbers."""
+    game = config.env.game
+    if not game.startswith(GYMNASIUM) or (trust.looks_only() and trust.names_user_code(game)):
+        return
+    from reprl.envs.gymnasium_ids import action_names, sees_pictures, spaces_of
+
+    if not action_names(game) and class_name(config.algo.get("_target_")) not in CONTINUOUS:
+        raise UserError(
+            f"{game} has continuous actions ({spaces_of(game)[1]}), and "
+            f"algo={config.choices.get('algo')} is evaluated by probabilities of discrete ones: "
+            "choose an environment with discrete actions."
+        )
+    if sees_pictures(game):
+        return
+    shown = spaces_of(game)[0]
+    wanted = {part: config.choices.get(part) for part in ("attention", "auxiliary", "augmentation")}
+    named = [f"{part}={wanted[part]}" for part in wanted if getattr(config, part)]
+    named += ["mode=fast"] if config.mode == "fast" else []
+    if class_name(config.encoder.get("_target_")) in PICTURE_ENCODERS:
+        named.append(f"encoder={config.choices.get('encoder')}")
+    if named:
+        verb = "works" if len(named) == 1 else "work"
+        raise UserError(
+            f"{' and '.join(named)} {verb} on pictures, and {game} shows numbers ({shown}): choose "
+            "encoder=mlp, mode=plain and no attention, auxiliary or augmentation."
+        )
 
 
 def check_motion(config: Config) -> None:

@@ -28,6 +28,7 @@ from reprl.config.overrides import (
     combinations,
     first_line,
     flatten,
+    implied,
     parse,
     quoted,
     refuse,
@@ -92,6 +93,7 @@ def decoded(said: Any, resolved: Any) -> Any:
 def rewritten(overrides: list[str], dirs: list[Path]) -> list[str]:
     """The overrides of one run as Hydra takes them, without those that say where it looks."""
     ours = combinations(spelled([o for o in overrides if not o.startswith((SEARCHPATH, PRIMARY))]))
+    ours = implied(ours)
     known = groups(dirs)
     for override in parse(ours):
         refuse(override)

@@ -111,6 +111,20 @@ def spelled(overrides: list[str]) -> list[str]:
     return found
 
 
+# what a choice means for others, unless they are chosen too or an experiment is
+IMPLIED = {"env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"}}
+
+
+def implied(overrides: list[str]) -> list[str]:
+    """The overrides, with what some of them imply: numbers need another encoder than pictures."""
+    chosen = {text.lstrip("+").partition("=")[0] for text in overrides}
+    found = []
+    for choice, others in IMPLIED.items():
+        if choice in overrides and "experiment" not in chosen:
+            found += [f"{key}={value}" for key, value in others.items() if key not in chosen]
+    return [*found, *overrides]
+
+
 def combinations(overrides: list[str]) -> list[str]:
     """`auxiliary=[a,b]` asks for several losses at once: each goes under its own name."""
     rewritten: list[str] = []

@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_algo,
     check_batches,
+    check_gymnasium,
     check_motion,
     check_parent,
     check_pretraining,
@@ -33,7 +34,7 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
@@ -80,6 +81,12 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Stop:
+    score: float | None = field(default=None, metadata={"range": Number(optional=True)})
+    games: int = field(default=100, metadata={"range": Number(1, 100, whole=True)})
+
+
+@dataclass(frozen=True)
 class Log:
     every: int = field(metadata={"range": STEPS})
 
@@ -112,11 +119,13 @@ class Config:
     parent_load: str = "all"  # parent.load= on the command line
     ranks: int = field(default=1, metadata={"range": RANKS})
     precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
+    stop: Stop = field(default_factory=Stop)
 
     @property
     def rollout(self) -> int:
         """Steps between two updates."""
-        return int(self.algo.get("n_steps", 1)) * self.env.n_envs
+        steps = self.algo.get("train_freq", self.algo.get("n_steps", 1))  # off-policy, on-policy
+        return int(steps) * self.env.n_envs
 
     @property
     def method(self) -> str:
@@ -125,8 +134,8 @@ class Config:
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
         word = method_of(parts_of(self.plain()))
-        game = self.env.game
-        return word if game == DEFAULT_GAME else f"{game.rpartition(':')[2].lower()}-{word}"
+        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
+        return word if game == DEFAULT_GAME else f"{game}-{word}"
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -139,6 +148,8 @@ class Config:
             found.pop("ranks")
         if found["precision"] == FP32:
             found.pop("precision")
+        if found["stop"]["score"] is None:
+            found.pop("stop")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -250,6 +261,8 @@ def check(values: Mapping[str, Any]) -> Config:
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
     config = chosen_for.settled(config)
@@ -259,9 +272,34 @@ def check(values: Mapping[str, Any]) -> Config:
     check_motion(config)
     check_parent(config)
     check_pretraining(config)
+    check_gymnasium(config)
     device = device_of(config.device)
     precision = settled(config.precision, mode=config.mode, device=device)
     return replace(config, device=device, precision=precision)
+
+
+# what ALE's games are set to and environments of gymnasium have nothing of
+NOT_OF_GYMNASIUM: dict[str, Any] = {
+    "variant": CLEAN,
+    "severity": None,
+    "workers": 0,
+    "sticky": 0.0,
+    "stack": 1,
+    "gap": 1,
+    "size": 84,
+    "noop_max": 0,
+    "background": None,
+}
+
+
+def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
+    if "id" not in env:
+        return dict(env)
+    given = {key: value for key, value in env.items() if key != "id"}
+    if not isinstance(env["id"], str) or not env["id"].strip():
+        raise UserError(f"env.id={env['id']} must be an id of gymnasium, such as CartPole-v1.")
+    return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
 
 
 def _check_callbacks(specs: Any) -> None:
@@ -286,7 +324,8 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
             )
     hints, built = get_type_hints(cls), {}
     for name, known_field in known.items():
-        if name not in values and known_field.default is MISSING:
+        missing = known_field.default is MISSING and known_field.default_factory is MISSING
+        if name not in values and missing:
             raise UserError(f"the configuration has no {prefix}{name}.")
         if name not in values:
             continue  # an older version's configuration: the default says what it did

@@ -3,6 +3,7 @@
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.convolutional import ConvEncoder
 from reprl.encoders.impala import Impala
+from reprl.encoders.mlp import Mlp
 from reprl.encoders.nature import Nature, NaturePadded
 
-__all__ = ["ConvEncoder", "Encoder", "EncoderOutput", "Impala", "Nature", "NaturePadded"]
+__all__ = ["ConvEncoder", "Encoder", "EncoderOutput", "Impala", "Mlp", "Nature", "NaturePadded"]

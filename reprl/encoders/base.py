@@ -6,7 +6,9 @@ representation only through `Encoder.encode` and `Encoder.project`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -38,6 +40,16 @@ class EncoderOutput:
 
 class Encoder(BaseFeaturesExtractor):
     """An SB3 features extractor that can also say where it looked."""
+
+    takes_numbers: ClassVar[bool] = False  # instead of pictures
+
+    @classmethod
+    def heads(cls, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """SB3's policy arguments for what lies between the features and the last layers: nothing.
+
+        SB3 adds hidden layers behind any extractor but its own NatureCNN.
+        """
+        return {"net_arch": []}
 
     def encode(self, images: Tensor) -> EncoderOutput:
         """Encode float images (B, C, H, W) in [0, 1]."""

@@ -11,6 +11,7 @@ from typing import Any
 from reprl import checkpoint, guard
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.config.schema import Config
+from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -110,6 +111,16 @@ def targets(
         key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
         check_writable(target.place / into, key, then)
     return found, problems
+
+
+def require_ale(found: Sequence[Measured], what: str) -> None:
+    """Refuse runs of environments that have no screen of ALE's to look at."""
+    for target in found:
+        if target.game.startswith(GYMNASIUM):
+            raise UserError(
+                f"{what} looks at the screen of ALE's games, and {target.name} plays "
+                f"{target.game}: such a run can be trained, resumed, evaluated and reported."
+            )
 
 
 def found_in(

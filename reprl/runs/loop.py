@@ -15,6 +15,7 @@ from reprl.components import described
 from reprl.config.schema import Config
 from reprl.disk import out_of_space
 from reprl.distributed.ranks import OneRank
+from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
@@ -32,6 +33,10 @@ from reprl.tables import read_rows
 
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
+
+
+class Reached(Exception):
+    """The score of stop.score is reached; the checkpoint of that moment is written."""
 
 
 class Session:
@@ -120,7 +125,8 @@ class Session:
     def after_update(self, interrupts: Interrupts) -> None:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
         config, step = self.config, self.model.num_timesteps
-        last = step >= config.total_steps
+        reached = self._reached()
+        last = step >= config.total_steps or reached
         self.games_played = self.ranks.episodes(totals(self.model))
         scores: dict[str, float] = {}
         if config.eval.every and (last or self._crosses(config.eval.every)):
@@ -142,6 +148,22 @@ class Session:
         number = agreed.signal if self.ranks.size > 1 else interrupts.number
         if number and not (last and not agreed.pending):
             raise Interrupted(number)
+        if reached and step < config.total_steps and not self.pending:
+            raise Reached(
+                f"the mean score of the last {config.stop.games} games is {self._recent():.4g}, "
+                f"which stop.score={config.stop.score:g} asked for"
+            )
+
+    def _recent(self) -> float:
+        """The mean score of the last stop.games games, NaN before there are so many."""
+        wanted = self.config.stop.games
+        games = [episode["r"] for episode in self.model.ep_info_buffer or []][-wanted:]
+        return float(np.mean(games)) if len(games) == wanted else float("nan")
+
+    def _reached(self) -> bool:
+        """Whether training has come as far as stop.score wants."""
+        wanted = self.config.stop.score
+        return wanted is not None and self._recent() >= wanted
 
     def save(self) -> None:
         """Checkpoint, with the open averages and the best score."""
@@ -187,6 +209,8 @@ class Session:
 
     def _watch_mask(self) -> dict[str, float]:
         """How well the agent's mask points at the objects of the validation variants."""
+        if self.config.env.game.startswith(GYMNASIUM):
+            return {}
         from reprl.analysis.attention.watch import watch_mask
 
         seed = stream_seed(self.config.seed, "validation") % 2**31
@@ -194,7 +218,7 @@ class Session:
 
     def _show_media(self) -> None:
         """A film of the agent and where it looks in it; a failure costs the pictures, no more."""
-        if not self.config.media:
+        if not self.config.media or self.config.env.game.startswith(GYMNASIUM):
             return
         from reprl.analysis.attention.glimpse import glimpse
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.preprocessing import is_image_space
 
 from reprl import __version__, checkpoint, components, crash
 from reprl.algorithms import Diverged
@@ -37,7 +38,7 @@ from reprl.precision import FP32
 from reprl.rng import stream_seed
 from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
-from reprl.runs.loop import Follower, Session
+from reprl.runs.loop import Follower, Reached, Session
 from reprl.runs.metrics import rewind_csv
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
@@ -356,9 +357,25 @@ def loop(
     session: Session | Follower, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()
 ) -> None:
     """Collect and update until the steps are used up; look around after each update."""
-    model, total = session.model, session.config.total_steps
-    if session.pending:
-        session.after_update(interrupts)
+    total = session.config.total_steps
+    try:
+        if session.pending:
+            session.after_update(interrupts)
+        _learn(session, interrupts, callbacks, total)
+    except Reached as reached:
+        assert isinstance(session, Session)
+        session.progress.say(f"stopped early: {reached}")
+        session.folder.update(stopped_early=str(reached))
+    session.end()
+
+
+def _learn(
+    session: Session | Follower,
+    interrupts: Interrupts,
+    callbacks: Sequence[BaseCallback],
+    total: int,
+) -> None:
+    model = session.model
     if model.num_timesteps < total:
         model.learn(
             total - model.num_timesteps,
@@ -368,7 +385,6 @@ def loop(
         )
         session.take_numbers()
         session.after_update(interrupts)
-    session.end()
 
 
 class AfterEachUpdate(BaseCallback):
@@ -428,7 +444,7 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
         model: Algorithm = components.build(
             "algo",
-            {"policy": "CnnPolicy", **config.algo},
+            {"policy": policy_for(env), **config.algo},
             env=env,
             encoder=config.encoder or None,
             attention=config.attention or None,
@@ -444,6 +460,11 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
     if ranks is not None:
         attach(model, config, ranks, begun=False)
     return model
+
+
+def policy_for(env: AtariVecEnv) -> str:
+    """SB3's name of the policy for what environments show: pictures, or numbers."""
+    return "CnnPolicy" if is_image_space(env.observation_space) else "MlpPolicy"
 
 
 def make_callbacks(config: Config) -> list[BaseCallback]:

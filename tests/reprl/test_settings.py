@@ -129,8 +129,9 @@ def constructed(group: str, spec: dict[str, Any], key: str) -> None:
         components.build(group, spec, observation_space=SPACE)
     elif group == "algo":
         small = {k: v for k, v in SMALL.items() if k != key}
-        if "n_steps" not in spec:  # pretraining collects nothing
-            small.pop("n_steps", None)
+        for name in ("n_steps", "instrument_every"):  # pretraining collects nothing
+            if name not in spec:
+                small.pop(name, None)
         components.build(group, {**spec, **small}, env=Catch())
     else:
         components.build(group, spec)

@@ -25,12 +25,49 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "v0_2_0" / "runs" / "ppo_plain_s
 SECONDS = 5.0  # of processor time: a wrong value is not worth more
 
 TRAIN = """
-algo=dqn | algo=dqn is unknown | choose from
+algo=dqm | algo=dqm is unknown | choose from
 algo=null | algo
 attention=conv_2 | attention=conv_2 is unknown | Did you mean
 auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
+stop.score=high | stop.score=high
+stop.score=200 ranks=2 | stop.score=200 | ranks=1
+stop.score=200 stop.games=101 | stop.games=101
+algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
+algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
+algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[0.5,1e-4]]}} | .points | rise from 0 to 1
+algo.learning_rate={{kind:piecewise,points:3}} | algo.learning_rate.points=3
+algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[1,7]]}} | algo.learning_rate.points[1]=7
+algo.learning_rate={{kind:one_cycle,start:1e-4}} | algo.learning_rate | peak
+algo.learning_rate={{kind:one_cycle,start:1e-4,peak:2}} | algo.learning_rate.peak=2
+algo.learning_rate={{kind:linear,start:1e-4,peak:1e-3}} | algo.learning_rate.peak | one_cycle
+algo=reinforce algo.baseline=3 | algo.baseline=3
+algo=reinforce mode=fast | algo=reinforce | mode=plain
+algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
+algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
+algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
+algo=dqn attention=conv | attention=conv | algo=dqn
+algo=dqn mode=fast | algo=dqn | mode=plain
+algo=dqn algo.double=2 | algo.double=2
+algo=dqn algo.buffer_size=0 | algo.buffer_size=0
+algo=dqn algo.n_step=3 | algo.n_step | n_steps
+algo=dqn ranks=2 | ranks=2 | algo=dqn
+algo=reinforce algo.gae_lambda=1 | gae_lambda
+env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
+env=gymnasium env.id=3 | env.id=3
+env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
+env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions
+env=gymnasium env.id=nowhere:Own-v0 | nowhere | cannot be imported
+env=gymnasium env.stack=4 | env.stack
+env=gymnasium env.n_envs=0 | env.n_envs=0
+env=gymnasium attention=conv | attention=conv | numbers
+env=gymnasium auxiliary=contrastive | auxiliary=contrastive | numbers
+env=gymnasium augmentation=shift mode=fast | augmentation=shift and mode=fast | numbers
+env=gymnasium encoder=nature | encoder=nature | numbers
+env=gymnasium eval.variants=[green_lines] | 'green_lines' | only original
+env=gymnasium encoder.activation=tan | encoder.activation=tan | 'tanh'
+env=gymnasium encoder.hidden=64 | encoder.hidden
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
 env.variant=drift_up | 'drift_up' cannot be played in game 'breakout'
@@ -313,6 +350,10 @@ record out=new player=scripted game=tetris | scripted | tetris
 record out=new minari=x-v0 | name its folder
 record {run} | minari=NAME-v0
 record {run} minari=x-v0 | is no recording
+rate | rate
+rate {empty} | {empty} | reprl evaluate
+rate {run} resamples=1 | resamples=1
+rate {run} | evaluate another
 plasticity | exactly one run folder
 plasticity {empty} | {empty}
 plasticity {run} frames=1 | frames=1

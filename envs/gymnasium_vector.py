@@ -1,0 +1,290 @@
+"""Any gymnasium environment behind the same vector environment as ALE's games.
+
+`env=gymnasium env.id=CartPole-v1` -> **GymVecEnv** -> rollout, evaluation. Gymnasium environments
+cannot be saved, but they repeat themselves from a reset's seed and the actions since: a snapshot
+holds those, and a restore plays them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
+
+from reprl.envs.defaults import CLEAN
+from reprl.envs.games import game as game_of
+from reprl.envs.gymnasium_ids import action_names, is_picture, make_single, quiet, spaces_of
+from reprl.envs.machine import EnvSettings
+from reprl.envs.objects import Objects
+from reprl.envs.protocol import VariantSpec
+from reprl.envs.variation import Variant, find
+from reprl.errors import UserError
+from reprl.rng import stream_seed
+from reprl.settings import GAME_SEED, SEED
+from reprl.validation import whole
+
+MAGIC = b"reprl gymnasium snapshot 1\n"
+
+
+class _Single:
+    """One environment, the game it plays and how it came to where it stands."""
+
+    def __init__(self, name: str, seed: int, number: int) -> None:
+        self.env = make_single(name)
+        self.picture = is_picture(self.env.observation_space)
+        self.seed, self.number = seed, number
+        self.games = 0  # begun so far
+        self.queued: list[int] = []  # seeds of the next games
+        self.game_seed = 0
+        self.actions: list[Any] = []  # of this game so far
+        self.score = 0.0
+        self.began = perf_counter()
+
+    def reset(self) -> np.ndarray:
+        """Begin the next game: a queued one, or the next of this environment's own stream."""
+        if self.queued:
+            drawn = self.queued.pop(0)
+        else:
+            drawn = stream_seed(self.seed, "gymnasium", self.number, self.games)
+            self.games += 1
+        return self.begin(drawn % 2**31)
+
+    def begin(self, game_seed: int) -> np.ndarray:
+        self.game_seed, self.actions, self.score = game_seed, [], 0.0
+        self.began = perf_counter()
+        with quiet():
+            observation, _ = self.env.reset(seed=game_seed)
+        return self.shown(observation)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool]:
+        with quiet():
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+        self.actions.append(action)
+        self.score += float(reward)
+        return self.shown(observation), float(reward), bool(terminated), bool(truncated)
+
+    def shown(self, observation: Any) -> np.ndarray:
+        array = np.asarray(observation)
+        return array.transpose(2, 0, 1) if self.picture else array
+
+    def state(self) -> dict[str, Any]:
+        plain = [a.tolist() if isinstance(a, np.ndarray) else int(a) for a in self.actions]
+        return {
+            "games": self.games,
+            "queued": self.queued,
+            "game_seed": self.game_seed,
+            "actions": plain,
+        }
+
+
+class GymVecEnv(VecEnv):
+    """Environments of gymnasium, played in this process; answers what `GameVecEnv` asks."""
+
+    def __init__(self, settings: EnvSettings, n_envs: int, seed: int, begin: int = 0) -> None:
+        self.settings = settings
+        self.game = game_of(settings.game)
+        self.variants: list[Variant] = [find(CLEAN, None, settings.game)] * n_envs
+        self.seed_value = seed
+        self.lost = False  # a restore found that the environments do not repeat themselves
+        self._begin = begin
+        self._reseed: int | None = None
+        self._started = False
+        self._pending: np.ndarray | None = None
+        observations, actions = spaces_of(settings.game)
+        self._envs = [_Single(settings.game, seed, begin + row) for row in range(n_envs)]
+        self.action_meanings = action_names(settings.game)
+        self.render_mode = None
+        super().__init__(n_envs, observations, actions)
+        shape = observations.shape or ()
+        self._seen = np.zeros((n_envs, *shape), observations.dtype)
+
+    # -- stepping ------------------------------------------------------------------------------
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Give every environment's stream of games a new seed from the next reset on."""
+        drawn = int(np.random.randint(2**31)) if seed is None else seed
+        self._reseed = SEED.checked("seed", drawn)
+        self._seeds = [self._reseed] * self.num_envs
+        return self._seeds
+
+    def reset(self) -> np.ndarray:
+        """Begin a new game in every environment."""
+        if self._reseed is not None:
+            self.seed_value, self._reseed = self._reseed, None
+            for env in self._envs:
+                env.seed, env.games = self.seed_value, 0
+        for row, env in enumerate(self._envs):
+            self._seen[row] = env.reset()
+        self._started = True
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self._reset_seeds()
+        self._reset_options()
+        return self.observations()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Take the actions; a negative one, or one that is no number, leaves its environment."""
+        if not self._started:
+            raise UserError("the environment was stepped before reset().")
+        self._pending = np.asarray(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Play them; everything returned is the caller's own."""
+        if self._pending is None:
+            raise UserError("step_wait() has nothing to wait for: call step_async() first.")
+        actions, self._pending = self._pending, None
+        rewards = np.zeros(self.num_envs, np.float32)
+        dones = np.zeros(self.num_envs, bool)
+        infos: list[dict[str, Any]] = []
+        for row, env in enumerate(self._envs):
+            info: dict[str, Any] = {"lives": 0, "raw_reward": 0.0, "TimeLimit.truncated": False}
+            infos.append(info)
+            if not self._moves(actions[row]):
+                continue
+            action = actions[row] if actions.ndim > 1 else int(actions[row])
+            seen, reward, terminated, truncated = env.step(action)
+            truncated = truncated or len(env.actions) >= self.settings.max_frames
+            rewards[row], info["raw_reward"] = self._scaled(reward), reward
+            dones[row] = terminated or truncated
+            if dones[row]:
+                info["TimeLimit.truncated"] = truncated and not terminated
+                info["terminal_observation"] = seen.copy()
+                seconds = round(perf_counter() - env.began, 6)
+                played = {"r": round(env.score, 6), "l": len(env.actions), "t": seconds}
+                info["episode"] = played
+                seen = env.reset()
+            self._seen[row] = seen
+        return self.observations(), rewards, dones, infos
+
+    def _moves(self, action: Any) -> bool:
+        if isinstance(self.action_space, spaces.Discrete):
+            return bool(action >= 0)
+        return bool(np.isfinite(action).all())
+
+    def _scaled(self, reward: float) -> float:
+        mode = self.settings.reward
+        if isinstance(mode, str):
+            return float(np.sign(reward)) if mode == "clip" else reward
+        return reward * mode
+
+    def observations(self) -> np.ndarray:
+        """The current observations (n, ...)."""
+        return self._seen.copy()
+
+    # -- what evaluation asks ------------------------------------------------------------------
+
+    def objects(self) -> list[Objects]:
+        raise UserError(f"{self.settings.game} is no game whose objects are known.")
+
+    def frames(self) -> np.ndarray:
+        raise UserError(f"{self.settings.game} shows no pictures of ALE's: it cannot be filmed.")
+
+    def frame(self, index: int) -> np.ndarray:
+        return self.frames()[index]
+
+    def queue(self, index: int, seed: int, variant: VariantSpec | None = None) -> None:
+        """Make the next game of environment `index` this one; further calls line up behind."""
+        if variant is not None:
+            find(variant, None, self.settings.game)
+        row = whole("index", index, 0, self.num_envs - 1)
+        self._envs[row].queued.append(GAME_SEED.checked("seed", seed))
+
+    def restart(self, index: int) -> np.ndarray:
+        """Begin the next game of one environment now; its observation."""
+        self._seen[index] = self._envs[index].reset()
+        return self._seen[index].copy()
+
+    def standing(self, index: int) -> tuple[float, int]:
+        """The score and the steps so far of the game that an environment is playing."""
+        env = self._envs[index]
+        return env.score, len(env.actions)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """Seeds and actions of the games in progress, with a digest of what they led to."""
+        if not self._started:
+            raise UserError("snapshot() needs a game: call reset() first.")
+        header = {
+            "envs": [env.state() for env in self._envs],
+            "seed": self.seed_value,
+            "reseed": self._reseed,
+            "seen": self._digest(),
+        }
+        body = json.dumps(header).encode()
+        return MAGIC + hashlib.sha256(body).digest() + body
+
+    def restore(self, snapshot: bytes) -> None:
+        """Play the games of a snapshot again, up to where they stood.
+
+        Where that leads elsewhere the environments have a chance of their own: `lost` says so,
+        and new games must begin.
+        """
+        if not isinstance(snapshot, bytes | bytearray) or not snapshot.startswith(MAGIC):
+            raise UserError("this is not a snapshot of reprl's gymnasium environments.")
+        body = snapshot[len(MAGIC) + 32 :]
+        if hashlib.sha256(body).digest() != snapshot[len(MAGIC) : len(MAGIC) + 32]:
+            raise UserError("the environment snapshot is damaged: its checksum differs.")
+        header = json.loads(body)
+        if len(header["envs"]) != self.num_envs:
+            raise UserError(
+                f"the snapshot holds {len(header['envs'])} environments, here are {self.num_envs}."
+            )
+        continuous = not isinstance(self.action_space, spaces.Discrete)
+        self.seed_value, self._reseed = header["seed"], header["reseed"]
+        for row, (env, state) in enumerate(zip(self._envs, header["envs"], strict=True)):
+            seen = env.begin(int(state["game_seed"]))
+            for action in state["actions"]:
+                kind = self.action_space.dtype
+                played = np.array(action, kind) if continuous else int(action)
+                seen, _, terminated, _ = env.step(played)
+                if terminated:  # it did not then: it goes its own way
+                    break
+            self._seen[row] = seen
+            env.seed, env.games = self.seed_value, int(state["games"])
+            env.queued = [int(s) for s in state["queued"]]
+        self._started = True
+        self.lost = header["seen"] != self._digest()
+
+    def _digest(self) -> str:
+        return hashlib.sha256(np.ascontiguousarray(self._seen).tobytes()).hexdigest()
+
+    # -- the rest of VecEnv ----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the environments; safe to call twice."""
+        for env in self._envs:
+            env.env.close()
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        rows = self._get_indices(indices)
+        return [self._envs[i].env.get_wrapper_attr(attr_name) for i in rows]
+
+    def set_attr(
+        self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None
+    ) -> None:
+        for i in self._get_indices(indices):
+            self._envs[i].env.set_wrapper_attr(attr_name, value)
+
+    def env_method(
+        self,
+        method_name: str,
+        *method_args: Any,
+        indices: int | Iterable[int] | None = None,
+        **method_kwargs: Any,
+    ) -> list[Any]:
+        rows = self._get_indices(indices)
+        found = [self._envs[i].env.get_wrapper_attr(method_name) for i in rows]
+        return [method(*method_args, **method_kwargs) for method in found]
+
+    def env_is_wrapped(
+        self, wrapper_class: type, indices: int | Iterable[int] | None = None
+    ) -> list[bool]:
+        """True for Monitor, whose episode infos these environments give themselves."""
+        return [issubclass(wrapper_class, Monitor) for _ in self._get_indices(indices)]

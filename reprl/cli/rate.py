@@ -1,0 +1,76 @@
+"""`reprl rate DIR...`: ratings of agents, and of a run's checkpoints, from games already played."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from reprl.cli.arguments import Key, parse
+from reprl.errors import UserError
+from reprl.escaping import shown
+from reprl.settings import GAME_SEED
+from reprl.validation import Number
+
+RESAMPLES = Number(10, 10_000, whole=True)
+HELP = "Elo ratings of agents and checkpoints, with intervals, from games they played in common"
+KEYS = {
+    "variants": Key(
+        None, "rate on these variants only, by default on all that were played", "list"
+    ),
+    "resamples": Key(
+        200,
+        "resampled sets of games for the intervals",
+        "int",
+        allowed=Number(10, 10_000, whole=True),
+    ),
+    "seed": Key(0, "they are drawn from it", "int", allowed=GAME_SEED),
+    "out": Key(None, "write the table as CSV into this file", "path"),
+}
+HINT = "play games with reprl evaluate DIR games=shared first"
+
+
+def run(arguments: list[str]) -> int:
+    """Read every evaluation below the folders, rate, print and, if asked, write."""
+    folders, values = parse("rate", arguments, KEYS, "many")
+    import pandas as pd
+
+    from reprl import guard, tables
+    from reprl.evaluation.rating import COLUMNS, rate
+    from reprl.schema import EPISODES
+
+    found = []
+    for folder in folders:
+        guard.inspect(folder, without=("checkpoints",))
+        for file in sorted(Path(folder).rglob("evaluation/episodes.csv")):
+            rows, damaged = tables.read(file, EPISODES)
+            if damaged:
+                print(f"WARNING: {shown(file)}: {damaged} damaged rows left out.", file=sys.stderr)
+            found.append(rows)
+    if not found or not sum(map(len, found)):
+        names = ", ".join(map(str, folders))
+        raise UserError(f"there are no games in {names}: {HINT}.")
+    games = pd.concat([rows for rows in found if len(rows)], ignore_index=True)
+    for name in values["variants"] or []:
+        if name not in set(games["variant"]):
+            played = ", ".join(sorted(set(games["variant"])))
+            raise UserError(f"variants={name} was not played here: there are {played}.")
+    if values["variants"]:
+        games = games[games["variant"].isin(values["variants"])]
+    ratings = rate(games, resamples=values["resamples"], seed=values["seed"])
+    lines = [["method", "run", "step", "rating", "95 %", "games", "won", "lost", "drawn"]]
+    for row in ratings.to_dict("records"):
+        between = f"{row['low']:.0f} to {row['high']:.0f}"
+        counts = [str(row[key]) for key in ("games", "wins", "losses", "draws")]
+        lines.append(
+            [
+                *(str(row["method"]), str(row["run"]), f"{row['step']:,}"),
+                *(f"{row['rating']:.0f}", between, *counts),
+            ]
+        )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(shown(w).ljust(n) for w, n in zip(line, widths, strict=True)).rstrip())
+    if values["out"] is not None:
+        rows_out = [{key: row[key] for key in COLUMNS} for row in ratings.to_dict("records")]
+        tables.write_rows(values["out"], COLUMNS, rows_out)
+    return 0

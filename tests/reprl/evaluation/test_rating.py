@@ -1,0 +1,80 @@
+"""Ratings: a hand-worked pair, a known order recovered, and what cannot be rated is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reprl.cli import main
+from reprl.evaluation.rating import MIDDLE, rate, strengths, tallies
+from tests.helpers import refuses
+
+
+def games(scores: dict[str, list[float]], *, seeds: int = 0, step: int = 0) -> pd.DataFrame:
+    """Rows of episodes.csv: agent -> its scores in games 0, 1, ..."""
+    rows: list[dict[str, Any]] = []
+    for method, values in scores.items():
+        for episode, score in enumerate(values):
+            common = {"variant": "original", "family": "original", "severity": np.nan}
+            common |= {"eval_seed": 0, "sticky": 0.0, "deterministic": False, "length": 10}
+            common |= {"algo": "ppo", "encoder": "nature", "attention": "none"}
+            common |= {"auxiliary": "none", "augmentation": "none", "train_seed": 0}
+            own = {"method": method, "run": method, "step": step, "episode": episode}
+            rows.append(common | own | {"episode_return": score, "end": "game_over"})
+            rows[-1]["game_seed"] = seeds + episode
+    return pd.DataFrame(rows)
+
+
+def test_three_wins_to_one_is_worth_what_elo_says() -> None:
+    wins = np.array([[0.0, 3000.0], [1000.0, 0.0]])  # many: the prior's draw does not count
+    first, second = strengths(wins)
+    assert first - second == pytest.approx(400 * np.log10(3), abs=0.2)
+    assert (first + second) / 2 == pytest.approx(MIDDLE)
+
+
+def test_wins_are_counted_by_game_and_draws_are_halves() -> None:
+    scores = np.array([[1.0, 2.0], [3.0, 2.0], [2.0, 2.0], [np.nan, 9.0]])
+    assert tallies(scores).tolist() == [[0.0, 1.5], [1.5, 0.0]]
+
+
+def test_a_known_order_of_skill_is_recovered_with_its_distances() -> None:
+    # Thurstone's model with a logistic difference is Bradley and Terry's own: Gumbel scores.
+    rng, true = np.random.default_rng(0), {"novice": 0.0, "amateur": 1.0, "master": 2.0}
+    drawn = {name: (skill + rng.gumbel(size=3000)).tolist() for name, skill in true.items()}
+    table = rate(games(drawn), resamples=60).set_index("method")
+    assert table.index.tolist() == ["master", "amateur", "novice"]
+    for name, skill in true.items():
+        expected = MIDDLE + (skill - 1.0) * 400 / np.log(10)
+        assert table.loc[name, "low"] - 15 < expected < table.loc[name, "high"] + 15
+        assert table.loc[name, "high"] - table.loc[name, "low"] < 60
+
+
+def test_checkpoints_of_a_run_are_agents_of_their_own() -> None:
+    early, late = games({"ppo": [1.0, 2.0, 1.0]}, step=10), games({"ppo": [5.0, 6.0, 7.0]}, step=20)
+    table = rate(pd.concat([early, late]), resamples=20)
+    assert table["step"].tolist() == [20, 10]
+    assert table["wins"].tolist() == [3, 0]
+
+
+def test_what_never_met_is_refused() -> None:
+    apart = pd.concat([games({"a": [1.0], "b": [2.0]}), games({"c": [3.0]}, seeds=50)])
+    with refuses("c (c at step 0)", "games=shared"):
+        rate(apart)
+    with refuses("here is 1"):
+        rate(games({"a": [1.0, 2.0]}))
+
+
+def test_the_command_reads_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, scores in {"good": [5.0, 6.0, 7.0, 8.0], "bad": [1.0, 2.0, 9.0, 1.0]}.items():
+        file = tmp_path / name / "evaluation" / "episodes.csv"
+        file.parent.mkdir(parents=True)
+        games({name: scores}).to_csv(file, index=False)
+    out = tmp_path / "ratings.csv"
+    assert main(["rate", str(tmp_path), "resamples=10", f"out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("good") < said.index("bad")
+    assert pd.read_csv(out)["wins"].tolist() == [3, 1]
+    assert main(["rate", str(tmp_path), "variants=green_lines"]) == 2
+    assert "variants=green_lines" in capsys.readouterr().err

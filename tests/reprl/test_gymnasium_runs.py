@@ -1,0 +1,87 @@
+"""A run on an environment of gymnasium: trained, stopped, resumed exactly, evaluated, reported."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reprl.checkpoint import steps
+from reprl.cli import main
+from tests.helpers import Commands
+from tests.runs import same_runs
+
+RUN = [
+    *("env=gymnasium", "threads=1", "device=cpu", "progress=off", "env.n_envs=2"),
+    *("total_steps=192", "checkpoint.every=64", "checkpoint.keep=9", "log.every=48"),
+    "eval.episodes=1",
+]
+
+
+PPO = ["algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1"]
+OTHERS = {
+    "dqn": ["algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"],
+    "recurrent_ppo": [*PPO, "algo.lstm_size=8"],
+    "reinforce": ["algo.n_steps=48"],
+}
+
+
+def resumed(whole: Path, again: Path) -> Path:
+    """A copy of a run, resumed as if it had been killed after its first checkpoint."""
+    shutil.copytree(whole, again)
+    for step in sorted((again / "checkpoints").iterdir())[1:]:
+        shutil.rmtree(step)
+    record = again / "run.json"
+    record.write_text(record.read_text().replace('"finished"', '"running"'))
+    assert main(["resume", str(again)]) == 0
+    return again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", OTHERS)
+def test_other_algorithms_resume_exactly_and_are_evaluated(algo: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    settings = [*RUN, f"algo={algo}", *OTHERS[algo], "eval.every=0"]
+    assert main(["train", *settings, f"run_dir={whole}"]) == 0
+    assert same_runs(whole, resumed(whole, tmp_path / "again"))
+    assert main(["evaluate", str(whole), "episodes=2", "workers=0", "progress=off"]) == 0
+    games = pd.read_csv(whole / "evaluation" / "episodes.csv")
+    assert games["algo"].tolist() == [algo] * 2
+
+
+@pytest.mark.slow
+def test_a_run_that_is_good_enough_ends_early(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    early = ["stop.score=8", "stop.games=2", "total_steps=5000", "eval.every=0"]
+    longer = [word for word in RUN if not word.startswith("total_steps=")]
+    assert main(["train", *longer, *PPO, *early, f"run_dir={run}"]) == 0
+    record = json.loads((run / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert "stop.score=8" in record["stopped_early"]
+    assert record["step"] < 400
+    assert steps(run)[-1] == record["step"]
+    assert main(["resume", str(run)]) == 0  # there is nothing left to do
+    assert steps(run)[-1] == record["step"]
+
+
+@pytest.mark.slow
+def test_a_run_on_numbers_lives_like_one_on_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    assert main(["train", *RUN, *PPO, "eval.every=96", f"run_dir={runs / 'whole'}"]) == 0
+    resumed(runs / "whole", runs / "again")
+    assert same_runs(runs / "whole", runs / "again")
+    shutil.rmtree(runs / "again")
+    assert main(["evaluate", str(runs / "whole"), "episodes=3", "workers=1", "progress=off"]) == 0
+    games = pd.read_csv(runs / "whole" / "evaluation" / "episodes.csv")
+    assert games["variant"].tolist() == ["original"] * 3
+    assert (games["episode_return"] == games["length"]).all()  # a point a step
+    assert main(["report", str(runs), f"out={tmp_path / 'report'}"]) == 0
+    assert "cartpole-v1-ppo-mlp" in (tmp_path / "report" / "run_scores.csv").read_text()
+    capsys.readouterr()
+    says = Commands(capsys)
+    whole = str(runs / "whole")
+    for command in (["attention"], ["video"], ["plasticity"], ["evaluate", "twin=true"]):
+        says.refuse([command[0], whole, *command[1:]], "screen of ALE's games", "CartPole-v1")
