@@ -91,6 +91,7 @@ def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
     from reprl.envs.games import game
+    from reprl.envs.observation import check_observation
     from reprl.envs.variation import find
 
     reward_mode(config.env.reward, training=True, key="env.reward")
@@ -98,6 +99,7 @@ def check_variants(config: Config) -> None:
     game_is_known = not (trust.looks_only() and trust.names_user_code(config.env.game))
     if game_is_known:
         game(config.env.game)  # refuses one that is not there
+        check_observation(config.env, game(config.env.game), "env.")
     if len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "

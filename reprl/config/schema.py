@@ -32,11 +32,11 @@ from reprl.config.compose import compose, selections
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.defaults import DEFAULT_GAME, without_later
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
-from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
+from reprl.settings import ENV, EPISODES, MODES, OBSERVATIONS, RANKS, SEED, STEPS, THREADS, declared
 from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
@@ -57,6 +57,12 @@ class Env:
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
     background: float | str | None = field(default=None, metadata={"range": ENV["background"]})
+    observation: str = field(default="frames", metadata={"choices": OBSERVATIONS})
+    missed: float = field(default=0.0, metadata={"range": ENV["missed"]})
+    mislabelled: float = field(default=0.0, metadata={"range": ENV["mislabelled"]})
+    shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
+    gray: bool = field(default=True, metadata={"range": ENV["gray"]})
+    skip: int = field(default=4, metadata={"range": ENV["skip"]})
 
     @property
     def variants(self) -> list[Any]:
@@ -127,8 +133,7 @@ class Config:
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
-        if found["env"]["background"] is None:  # as versions that did not have it wrote it
-            found["env"].pop("background")
+        found["env"] = without_later(found["env"])  # as versions that had no such keys wrote it
         if not found["callbacks"]:
             found.pop("callbacks")
         if found["ranks"] == 1:
@@ -284,7 +289,7 @@ def _value(key: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if value is None and type(None) in kinds:
         return None
-    if int in kinds or float in kinds:
+    if int in kinds or float in kinds or bool in kinds:
         return metadata["range"].checked(key, value)
     if str in kinds:
         # YAML reads an unquoted off as false

@@ -15,6 +15,7 @@ import torch
 
 from reprl.components import class_of, names, resolve
 from reprl.envs import Variant
+from reprl.envs.defaults import LATER
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
@@ -225,7 +226,7 @@ def _described(model: Any) -> dict[str, Any]:
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
-        "env": {"background": getattr(env, "background", None)},
+        "env": {key: getattr(env, key, usual) for key, usual in LATER.items()},
     }
 
 

@@ -99,6 +99,14 @@ env.reward=-1 | env.reward=-1
 env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
+env.observation=plane | env.observation=plane | did you mean 'planes'
+env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.missed=0.1 | env.missed=0.1 | env.observation=frames
+env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
+env.observation=binary env.gray=false | env.observation=binary | env.gray=true
+env.gray=false env.background=1 | env.background=1 | env.gray=false
+env.gray=3 | env.gray=3
+env.skip=0 | env.skip=0
 run_dir={file} | is a file
 run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
