@@ -288,6 +288,7 @@ class Emulator:
             raise UserError(no_truth("objects()", self.settings.game))
         for effect in self.effects:
             effect.mask(objects.distractor)
+            objects = effect.moved(objects)
         return objects
 
     def _objects(self) -> Objects | None:

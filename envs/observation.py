@@ -192,7 +192,11 @@ class ObjectView:
                 continue
             for row, column in zip(*np.nonzero(grid.cells), strict=True):
                 x, y = grid.x + int(column) * grid.w, grid.y + int(row) * grid.h
-                yield k, Box(x, y, grid.w, grid.h)
+                cell: Box | None = Box(x, y, grid.w, grid.h)
+                if grid.warp is not None and cell is not None:
+                    cell = cell.warped(grid.warp, objects.raw)
+                if cell is not None:
+                    yield k, cell
 
 
 def _moved(mask: np.ndarray, dx: int, dy: int) -> np.ndarray:

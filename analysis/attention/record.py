@@ -175,7 +175,8 @@ def _play(
                 log.add(objects=env.objects())
             if twin is not None and clean is not None:
                 if truth:
-                    same = same and facts(log.rows["objects"][-1][0]) == facts(twin.objects()[0])
+                    here, there = log.rows["objects"][-1][0], twin.objects()[0]
+                    same = same and facts(here.console) == facts(there.console)
                 log.add(clean_frames=twin.frame(0), same=same)
                 log.add(clean_observations=clean.observations, clean_state=clean.state)
         if player is None:

@@ -166,7 +166,8 @@ def _require_same(env: GameVecEnv, seen: list[Objects], views: list[Variant]) ->
     """Refuse a variant in which a moment is another one than in the clean game."""
     n, facts = len(views), env.game.facts
     for row, objects in enumerate(seen):
-        if row % n and facts(objects) != facts(seen[row - row % n]):
+        clean = seen[row - row % n]
+        if row % n and facts(objects.console) != facts(clean.console):
             raise UserError(f"{reason(views[row % n])}: leave it out.")
 
 

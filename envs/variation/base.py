@@ -69,7 +69,10 @@ class Effect:
         """Set True in bool (210, 160) where the last draw() put a distractor."""
 
     def moved(self, objects: Objects) -> Objects:
-        """Where the objects are after draw(), for an effect that moves the picture itself."""
+        """Where the objects are after draw(): for an effect that moves the picture itself.
+
+        The given ones are not to be changed; see `Objects.warped`.
+        """
         return objects
 
     def counters(self) -> dict[str, Any]:

@@ -99,7 +99,7 @@ env.reward=-1 | env.reward=-1
 env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
-env.observation=plane | env.observation=plane | did you mean 'planes'
+env.observation=plane | env.observation=plane | 'planes'
 env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
 env.missed=0.1 | env.missed=0.1 | env.observation=frames
 env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
