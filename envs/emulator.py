@@ -235,7 +235,7 @@ class Emulator:
         for k in range(skip):
             self._frame(action)
             if k >= skip - 2:
-                self.picture.grab(max(k - skip + 2, 0), self.ale)
+                self.picture.grab(k - skip + 2 if skip > 1 else 0, self.ale)
             if any(self._ends):
                 break  # the buffer may keep an older frame here, exactly as MaxAndSkipEnv's does
         if skip == 1:

@@ -12,6 +12,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from gymnasium import spaces
 
 from reprl.envs.defaults import TRUTH_NOISE
 from reprl.envs.games import Game, game, no_truth
@@ -23,6 +24,7 @@ from reprl.settings import OBSERVATIONS
 
 FRAMES = OBSERVATIONS[0]
 WHITE = 255
+LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def channels_of(settings: EnvSettings, played: Game) -> int:
@@ -30,6 +32,43 @@ def channels_of(settings: EnvSettings, played: Game) -> int:
     if settings.observation == "planes":
         return len(played.classes)
     return 1 if settings.gray else 3
+
+
+class FrameStack(spaces.Box):
+    """A stack of frames with more than one channel each, (frames x channels, size, size) uint8.
+
+    Parts that look at change, or at single frames, must know which channels belong together.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], channels: int) -> None:
+        super().__init__(0, 255, shape, np.uint8)
+        self.channels = channels
+
+
+def frame_channels(space: Any) -> int:
+    """Channels of one frame in a space of stacks: 1 unless it says otherwise."""
+    return int(getattr(space, "channels", 1))
+
+
+def observation_space(settings: EnvSettings) -> spaces.Box:
+    """What one environment shows."""
+    channels = channels_of(settings, game(settings.game))
+    shape = observation_shape(settings)
+    return spaces.Box(0, 255, shape, np.uint8) if channels == 1 else FrameStack(shape, channels)
+
+
+def newest_frame(observations: np.ndarray, channels: int) -> np.ndarray:
+    """The newest frame of stacks (..., stack x channels, H, W) as one gray picture (..., H, W).
+
+    Colours by their luminance; of planes the brightest.
+    """
+    if channels == 1:
+        return observations[..., -1, :, :]
+    newest = observations[..., -channels:, :, :]
+    if channels != 3:
+        return newest.max(axis=-3)
+    gray = np.tensordot(newest.astype(np.float32), LUMINANCE, axes=([-3], [0]))
+    return np.rint(gray).astype(np.uint8)
 
 
 def observation_shape(settings: EnvSettings) -> tuple[int, int, int]:

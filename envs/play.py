@@ -15,6 +15,7 @@ import numpy as np
 
 from reprl.envs.games import Roles
 from reprl.envs.machine import FPS
+from reprl.envs.observation import newest_frame
 from reprl.envs.variation import Variant
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
@@ -80,7 +81,8 @@ class HumanGame:
     def picture(self) -> np.ndarray:
         """What is shown, uint8 (height, width, 3)."""
         if self.view == "agent":
-            return np.repeat(self.observation[0, -1][..., None], 3, axis=2)
+            seen = newest_frame(self.observation[0], self.env.channels)
+            return np.repeat(seen[..., None], 3, axis=2)
         return self.env.frames()[0][_SHOWN]
 
     def status(self) -> str:

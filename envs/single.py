@@ -19,7 +19,7 @@ from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.emulator import Emulator
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import FPS, console
-from reprl.envs.observation import observation_shape
+from reprl.envs.observation import observation_space
 from reprl.envs.picture import Desk
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import find
@@ -87,8 +87,7 @@ class GameEnv(gymnasium.Env, EzPickle):
         desk = Desk(console(self.game.cartridge).raw)
         self.emulator = Emulator(settings, self.variant, 0, 0, desk)
         self.action_meanings = list(console(self.game.cartridge).actions)
-        shape = observation_shape(settings)
-        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = observation_space(settings)
         self.action_space = spaces.Discrete(len(self.action_meanings))
         self._playing: bool | None = None  # None before the first reset, False at an episode's end
 

@@ -22,7 +22,7 @@ from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
-from reprl.envs.observation import channels_of, observation_shape
+from reprl.envs.observation import channels_of, observation_space
 from reprl.envs.processes import Workers
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
@@ -137,10 +137,9 @@ class AtariVecEnv(VecEnv):
         self.num_envs = n
         self.action_meanings = list(console(self.game.cartridge).actions)
         self.render_mode = "rgb_array"
-        shape = observation_shape(settings)
         super().__init__(
             n,
-            spaces.Box(0, 255, shape, np.uint8),
+            observation_space(settings),
             spaces.Discrete(len(self.action_meanings)),
         )
 

@@ -54,6 +54,7 @@ class Recording:
     scores: np.ndarray  # (M,) points in the game so far
     clean_frames: np.ndarray | None  # (M, 210, 160, 3), None where the variant changes the game
     clean_cells: Tensor | None  # (M, 1, h, w), where the agent would look without the variant
+    channels: int = 1  # of one frame of an observation
 
     def maps(self, size: int | tuple[int, int] | None = None) -> np.ndarray:
         """Attention on the observation's pixels, or on a picture of another size: (N, H, W)."""
@@ -129,6 +130,7 @@ def collect(
         variant=label(meant),
         player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
+        channels=getattr(env, "channels", 1),
         state=state,
         cells=look(view, observations, state),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,

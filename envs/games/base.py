@@ -197,6 +197,7 @@ class Game:
     tracked: str | None = None  # the object that attention should follow: a box
     scripted: type[Scripted] | None = None
     score_scale: float = 1.0  # points between random and clean play below which retention is noise
+    symmetric: bool = True  # its mirror image is the same game with LEFT and RIGHT exchanged
     facts: Callable[[Objects], Hashable] = Objects.facts  # equal for twins at the same moment
     interventions: tuple[
         Intervention, ...

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from reprl import trust
 from reprl.config.placement import machine_cores, shares_minibatches
@@ -14,6 +15,7 @@ from reprl.validation import choice, flag
 if TYPE_CHECKING:
     from reprl.config.schema import Config
 
+MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
 
@@ -133,6 +135,35 @@ def check_motion(config: Config) -> None:
             f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
             "or more."
         )
+
+
+def check_mirrors(config: Config) -> None:
+    """Refuse pictures mirrored left to right in a game that is not its own mirror image."""
+    from reprl.envs.games import game
+
+    if trust.looks_only() and trust.names_user_code(config.env.game):
+        return
+    if not game(config.env.game).symmetric:
+        for part in ("augmentation", "auxiliary"):
+            if flips := [t for t in _targets(getattr(config, part)) if t.endswith(MIRRORING)]:
+                raise UserError(
+                    f"{part}={config.choices.get(part)} mirrors pictures ({flips[0]}), and "
+                    f"{config.env.game} is not its own mirror image: choose another."
+                )
+
+
+def _targets(spec: Any) -> Iterator[str]:
+    """Every class that a spec names, itself or deeper; names of options stand for their classes."""
+    if isinstance(spec, str):
+        yield f".{spec.title()}" if spec == "flip" else ""
+    elif isinstance(spec, Mapping):
+        yield str(spec.get("_target_", ""))
+        for key, value in spec.items():
+            if key != "_target_":
+                yield from _targets(value)
+    elif isinstance(spec, list | tuple):
+        for value in spec:
+            yield from _targets(value)
 
 
 def check_parent(config: Config) -> None:

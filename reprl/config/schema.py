@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_algo,
     check_batches,
+    check_mirrors,
     check_motion,
     check_parent,
     check_pretraining,
@@ -246,6 +247,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_ranks(config)
     check_variants(config)
     check_motion(config)
+    check_mirrors(config)
     check_parent(config)
     check_pretraining(config)
     return replace(config, device=device_of(config.device))

@@ -107,6 +107,7 @@ env.observation=binary env.gray=false | env.observation=binary | env.gray=true
 env.gray=false env.background=1 | env.background=1 | env.gray=false
 env.gray=3 | env.gray=3
 env.skip=0 | env.skip=0
+env.game=pong augmentation=flip | augmentation=flip | pong
 run_dir={file} | is a file
 run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
