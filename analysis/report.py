@@ -23,6 +23,7 @@ from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
+from reprl.analysis.curricula import curriculum_table
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.embedding.page import embedded_maps
 from reprl.analysis.explorer.embed import embedded_films
@@ -256,6 +257,7 @@ def _tables(
         representation.layers_table(results.layers),
         representation.interventions_table(results.interventions),
         representation.breaking_table(results.breaking),
+        curriculum_table(results.runs),
         ablation_table(results),
         settings_table(results.runs),
     ]

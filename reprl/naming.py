@@ -187,7 +187,10 @@ def method_name(config: Mapping[str, Any]) -> str:
     first = " ".join(names[p] for p in ("algo", "encoder") if names[p] != "none") or "agent"
     extras = [names[p] for p in PARTS[2:] if names[p] != "none"]
     variants = trained_variants(config)
-    where = "" if variants == [CLEAN] else f" (on {', '.join(variants)})"
+    env = config.get("env")
+    curriculum = env.get("curriculum") if isinstance(env, Mapping) else None
+    listed = ", ".join(variants) if curriculum is None else f"{curriculum}: {', '.join(variants)}"
+    where = "" if variants == [CLEAN] else f" (on {listed})"
     return " + ".join([first, *extras]) + where
 
 

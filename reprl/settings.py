@@ -33,6 +33,14 @@ MODES = ("plain", "fast")
 
 # what a frame shows: the picture, or of the true objects their pixels, boxes, classes, a plane each
 OBSERVATIONS = ("frames", "objects", "binary", "classes", "planes")
+# how the variants of `env.variant` follow each other in training, and what `env.stage` then is
+CURRICULA = ("sequence", "random", "schedule", "success")
+STAGE: dict[str, Setting] = {
+    "sequence": Number(1, whole=True),  # steps of a stage
+    "random": Number(1, whole=True),
+    "schedule": Numbers(Number(1, whole=True), "[200_000, 500_000]"),  # where later stages begin
+    "success": Number(),  # mean score of the last games
+}
 ENV: dict[str, Any] = {
     "severity": Number(0, 1, optional=True),
     "n_envs": Number(1, 4096, whole=True, usual=(4, 256)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reprl import trust
 from reprl.config.placement import machine_cores, shares_minibatches
 from reprl.errors import UserError, nearest
-from reprl.settings import CLASSES, LOADS, NOT_HERE, WITHOUT_RANGE
+from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
 from reprl.validation import choice, flag
 
 if TYPE_CHECKING:
@@ -89,6 +89,36 @@ def check_ranks(config: Config) -> None:
         )
 
 
+def check_curriculum(config: Config) -> None:
+    """Refuse stages that say nothing, or nobody to play them."""
+    kind, stage = config.env.curriculum, config.env.stage
+    if kind is None:
+        if stage is not None:
+            raise UserError(
+                f"env.stage={stage} belongs to a curriculum: choose env.curriculum from "
+                f"{', '.join(CURRICULA)}."
+            )
+        return
+    stages = config.env.variants
+    if len(stages) < 2:
+        raise UserError(
+            f"env.curriculum={kind} needs stages: name several variants, as in "
+            "env.variant=[original,green_lines]."
+        )
+    if stage is None:
+        raise UserError(f"env.curriculum={kind} needs env.stage: {STAGE[kind]}.")
+    STAGE[kind].checked("env.stage", stage)
+    if kind == "schedule" and (len(stage) != len(stages) - 1 or sorted(set(stage)) != stage):
+        raise UserError(
+            f"env.stage={stage} must be {len(stages) - 1} growing steps, at which the stages after "
+            f"the first of {len(stages)} begin."
+        )
+    if config.ranks > 1:
+        raise UserError(f"env.curriculum={kind} is for one process: set ranks=1.")
+    if str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
+        raise UserError(f"env.curriculum={kind} is for training in games, not for pretraining.")
+
+
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
@@ -102,7 +132,7 @@ def check_variants(config: Config) -> None:
     if game_is_known:
         game(config.env.game)  # refuses one that is not there
         check_observation(config.env, game(config.env.game), "env.")
-    if len(config.env.variants) > config.env.n_envs:
+    if config.env.curriculum is None and len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "
             f"env.n_envs={config.env.n_envs}: each needs an environment."

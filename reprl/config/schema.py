@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_algo,
     check_batches,
+    check_curriculum,
     check_mirrors,
     check_motion,
     check_parent,
@@ -37,7 +38,18 @@ from reprl.envs.defaults import DEFAULT_GAME, without_later
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.schema import PARTS
-from reprl.settings import ENV, EPISODES, MODES, OBSERVATIONS, RANKS, SEED, STEPS, THREADS, declared
+from reprl.settings import (
+    CURRICULA,
+    ENV,
+    EPISODES,
+    MODES,
+    OBSERVATIONS,
+    RANKS,
+    SEED,
+    STEPS,
+    THREADS,
+    declared,
+)
 from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
@@ -64,6 +76,8 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
+    stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
     @property
     def variants(self) -> list[Any]:
@@ -135,6 +149,9 @@ class Config:
         """The configuration as config.yaml holds it: everything but where it was written."""
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
         found["env"] = without_later(found["env"])  # as versions that had no such keys wrote it
+        for key in ("curriculum", "stage"):
+            if found["env"][key] is None:
+                found["env"].pop(key)
         if not found["callbacks"]:
             found.pop("callbacks")
         if found["ranks"] == 1:
@@ -245,6 +262,7 @@ def check(values: Mapping[str, Any]) -> Config:
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
+    check_curriculum(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)

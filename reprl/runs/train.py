@@ -395,7 +395,7 @@ def make_env(config: Config, ranks: OneRank | None = None) -> AtariVecEnv:
 
     e = config.env
     return make_vec_env(
-        e.variant,
+        e.variant if e.curriculum is None else e.variants[0],
         e.n_envs,
         config.seed,
         e.workers,

@@ -18,6 +18,8 @@ from reprl.envs import make_vec_env
 from reprl.envs.observation import FrameStack, frame_channels, newest_frame
 from reprl.errors import UserError
 
+TAUGHT = {"_target_": "reprl.auxiliary.MotionTarget", "memory": 0}
+
 
 def test_frames_are_the_screen_in_three_channels() -> None:
     env = make_vec_env("green_lines", 1, training=False, gray=False, stack=2, size=60)
@@ -113,8 +115,7 @@ def test_the_frame_memory_keeps_each_channel_once() -> None:
     [
         ({"gray": False}, {"encoder": {"name": "nature", "input": "differences"},
                            "auxiliary": "reconstruction", "augmentation": "color_jitter"}),
-        ({"observation": "planes"}, {"attention": "motion",
-                                     "auxiliary": {"_target_": "reprl.auxiliary.MotionTarget", "memory": 0}}),
+        ({"observation": "planes"}, {"attention": "motion", "auxiliary": TAUGHT}),
     ],
 )  # fmt: skip
 def test_an_update_of_everything_that_looks_at_frames(

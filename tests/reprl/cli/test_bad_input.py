@@ -107,6 +107,13 @@ env.observation=binary env.gray=false | env.observation=binary | env.gray=true
 env.gray=false env.background=1 | env.background=1 | env.gray=false
 env.gray=3 | env.gray=3
 env.skip=0 | env.skip=0
+env.stage=1000 | env.stage=1000 | env.curriculum
+env.curriculum=sequence env.stage=1000 | env.curriculum=sequence | env.variant
+env.curriculum=sequenc env.stage=1000 | env.curriculum=sequenc | 'sequence'
+env.curriculum=success env.variant=[original,noise] | env.curriculum=success | env.stage
+env.curriculum=random env.variant=[original,noise] env.stage=0 | env.stage=0
+env.curriculum=schedule env.variant=[original,noise] env.stage=[5,2] | env.stage | 1 growing
+env.curriculum=sequence env.variant=[original,blur] env.stage=8 ranks=2 | env.curriculum | ranks=1
 env.game=pong augmentation=flip | augmentation=flip | pong
 run_dir={file} | is a file
 run_dir={run} | already holds a run
