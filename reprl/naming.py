@@ -14,10 +14,12 @@ from typing import Any
 from reprl.envs.defaults import LATER, TRUTH_NOISE
 from reprl.schema import CLEAN, PARTS
 
+PERSON = "person"  # the method of games that people played
+
 
 def is_baseline(method: str) -> bool:
-    """Random and scripted players: measured for reference, never trained."""
-    return method == "random" or method == "scripted" or method.startswith("scripted ")
+    """Random, scripted and human players: measured for reference, never trained."""
+    return method in ("random", "scripted", PERSON) or method.startswith(("scripted ", "person "))
 
 
 def class_name(target: Any) -> str:

@@ -326,6 +326,11 @@ plasticity {empty} | {empty}
 plasticity {run} frames=1 | frames=1
 plasticity {run} steps=0 | steps=0
 plasticity {run} checkpoint=soon | checkpoint=soon
+play record=true name=a/b | name=a/b
+play record=true episodes=0 | episodes=0
+play record=true out={file} | {file}
+play agent:imitation record=true | record=true
+play game=pong variant=mode_4 | mode_4 | pong
 report | at least one run folder
 report nowhere | no folder 'nowhere'
 report {file} | is a file
