@@ -32,6 +32,7 @@ auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
+env.game=ocatari:Freeway | ocatari:Freeway | docs/games.md
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
 env.variant=drift_up | 'drift_up' cannot be played in game 'breakout'
 env.variant=mode_3 | 'mode_3'
