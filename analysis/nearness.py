@@ -13,8 +13,10 @@ import pandas as pd
 from reprl.naming import curve_of, is_baseline
 
 BOXES = ("constant_rectangle", "moving_square", "random_squares", "ball_decoys")
-LINES = ("green_lines", "green_lines_under", "green_lines_matched", "diagonals")
-LINES += ("vertical_lines", "random_lines", "moving_lines")
+LINES = (
+    *("green_lines", "green_lines_under", "green_lines_matched", "diagonals"),
+    *("vertical_lines", "random_lines", "moving_lines"),
+)
 COLOURS = ("family:colour", "family:strobe")
 SHIFTS = ("screen_shifted",)
 

@@ -171,8 +171,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             self.policy.optimizer = fuse(self.policy.optimizer)
             self.network = CompiledPolicy(self.policy, compile=self.compile)
         if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
-            self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
-            self.rollout_buffer.channels = frame_channels(self.observation_space)
+            frames: Any = self.rollout_buffer
+            frames.gap = int(getattr(self.env, "gap", 1))
+            frames.channels = frame_channels(self.observation_space)
         separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
