@@ -15,6 +15,7 @@ from reprl.analysis.stats import ENOUGH_SEEDS, relative_gap
 from reprl.analysis.summary import EXPLORATORY
 from reprl.analysis.tables import DASH, Column, Table
 from reprl.naming import (
+    PERSON,
     is_plain,
     trained_variants,
 )
@@ -177,6 +178,7 @@ def difficulty_table(results: Results) -> Table:
     """Which variants can tell methods apart."""
     plain = sorted({r.method for r in results.runs if is_plain(r.config)})
     trained = {r.method: trained_variants(r.config) for r in results.runs}
+    by_hand = bool((results.episodes["method"] == PERSON).any())
     columns = [
         VARIANT,
         Column("random", "Random", "score"),
@@ -184,6 +186,7 @@ def difficulty_table(results: Results) -> Table:
         Column("trained_on_it", "Trained on it", "score"),
         Column("best_method", "Best agent", help="of those trained on it, else of all"),
         Column("best", "Its score", "score"),
+        *([Column("person", "A person", "score")] if by_hand else []),
         Column("plain_share", "Plain agent keeps", "share", help="its retention"),
         Column("best_share", "Best agent reaches", "share", help=REACHES),
         Column("label", "Difficulty"),

@@ -99,8 +99,8 @@ def of_one_game(
     chosen = max(dict.fromkeys(games), key=lambda game: (evaluated.count(game), games.count(game)))
     others = ", ".join(sorted(set(games) - {chosen}))
     warnings.append(
-        f"these runs play different games: only those of {chosen} are reported; give the folders "
-        f"of {others} to a report of their own."
+        f"these runs play different games: only those of {chosen} are reported in full; give the "
+        f"folders of {others} to a report of their own."
     )
     for kind, frames in tables.items():
         tables[kind] = []

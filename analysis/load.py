@@ -20,6 +20,7 @@ from reprl.analysis.coverage import notes
 from reprl.analysis.gap import SCALE
 from reprl.analysis.grouping import distinguish, of_one_game
 from reprl.analysis.random_play import with_measured
+from reprl.analysis.several_games import over_games
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
 from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import Game, known_games
@@ -84,6 +85,7 @@ class Results:
     layers: pd.DataFrame = field(default_factory=pd.DataFrame)
     interventions: pd.DataFrame = field(default_factory=pd.DataFrame)
     breaking: pd.DataFrame = field(default_factory=pd.DataFrame)
+    several: pd.DataFrame = field(default_factory=pd.DataFrame)  # methods over several games
 
 
 def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Results:
@@ -118,6 +120,7 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
         raise UserError(
             f"no runs in {names}: a run folder has a config.yaml, as written by reprl train."
         )
+    several = over_games(runs, tables["episodes"])
     runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
     count = len(episodes)
@@ -138,7 +141,9 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
             own = ~frame["method"].map(is_baseline)  # a run's folder may be called "random"
             frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
     warnings += notes(frames[0])
-    return Results(runs, episodes, twin, warnings=warnings, folders=roots, games=count, **looks)
+    results = Results(runs, episodes, twin, warnings=warnings, folders=roots, games=count, **looks)
+    results.several = several
+    return results
 
 
 def _folders_with_results(root: Path) -> Iterator[Path]:

@@ -13,19 +13,36 @@ import pandas as pd
 from reprl.naming import curve_of, is_baseline
 
 BOXES = ("constant_rectangle", "moving_square", "random_squares", "ball_decoys")
+LINES = (
+    *("green_lines", "green_lines_under", "green_lines_matched", "diagonals"),
+    *("vertical_lines", "random_lines", "moving_lines"),
+)
 COLOURS = ("family:colour", "family:strobe")
+SHIFTS = ("screen_shifted",)
 
 # augmentation -> names of variants, or whole families, that it resembles
 NEAR: dict[str, tuple[str, ...]] = {
     "gray_boxes": BOXES,
-    "shift_gray_boxes": BOXES,
+    "shift_gray_boxes": (*BOXES, *SHIFTS),
+    "boxes_lines": (*BOXES, *LINES),
+    "lines": LINES,
     "cutout": BOXES,
+    "shift": SHIFTS,
+    "translate": SHIFTS,
+    "rotate": ("screen_rotated",),
+    "perspective": ("family:geometry",),
+    "crop_resize": ("screen_scaled", *SHIFTS),
     "intensity": COLOURS,
-    "mixed": (*BOXES, *COLOURS),  # shift, gray boxes, intensity, crop and resize
+    "mixed": (
+        *BOXES,
+        *COLOURS,
+        "screen_scaled",
+        *SHIFTS,
+    ),  # with shift and crop
     "noise": ("noise", "moving_video"),
     "blur": ("blur",),
     "sharpness": ("blur",),
-    "texture": ("noise",),
+    "texture": ("noise", "moving_texture", "moving_plasma", "moving_video"),
     "equalize": COLOURS,
     "random_convolution": COLOURS,
     "color_jitter": COLOURS,

@@ -23,6 +23,7 @@ from reprl.analysis.ablation import ablation_table, settings_table
 from reprl.analysis.charts import chart_data, jsonable
 from reprl.analysis.claims import claims_table, find_claims
 from reprl.analysis.commands import commands
+from reprl.analysis.curricula import curriculum_table
 from reprl.analysis.definitions import PLOTS
 from reprl.analysis.embedding.page import embedded_maps
 from reprl.analysis.explorer.embed import embedded_films
@@ -42,6 +43,7 @@ from reprl.analysis.overview import matrix, overview, profiles, row_order, where
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.palette import css as colours
 from reprl.analysis.plots import save_figures
+from reprl.analysis.several_games import games_table
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.analysis.thumbnails import thumbnails
@@ -256,6 +258,8 @@ def _tables(
         representation.layers_table(results.layers),
         representation.interventions_table(results.interventions),
         representation.breaking_table(results.breaking),
+        curriculum_table(results.runs),
+        games_table(results.several),
         ablation_table(results),
         settings_table(results.runs),
     ]

@@ -10,7 +10,7 @@ import pandas as pd
 from reprl.analysis.gap import Played, played, prepare, random_scores, run_scores, score_scale
 from reprl.analysis.stats import Array, mean_estimate, retention
 from reprl.analysis.tables import form
-from reprl.naming import is_baseline
+from reprl.naming import PERSON, is_baseline
 from reprl.schema import CLEAN
 
 TOO_EASY = 0.9  # a plain agent keeps at least this share of what it learned
@@ -18,7 +18,8 @@ TOO_HARD = 0.1  # even the best agent reaches less than this share
 RULE = (
     f"Too easy: a plain agent trained on the clean game keeps at least {form(TOO_EASY, 'share')} "
     "of what it learned. Too hard: even the best agent (one trained on the variant, where there is "
-    f"one) reaches less than {form(TOO_HARD, 'share')} of it. Informative: everything between. "
+    f"one) reaches less than {form(TOO_HARD, 'share')} of it; for anyone, if a person who played "
+    "it does not either. Informative: everything between. "
     "Both shares are of what the plain agent learned on the clean game, so the best agent's "
     "differs from its retention, which is of what it learned itself."
 )
@@ -112,6 +113,7 @@ def difficulty(
     random, scale = random_scores(scores), score_scale(episodes)
     means = scores.groupby(level="method").mean()  # (M, V)
     agents = [m for m in means.index if not is_baseline(m)]
+    people = [m for m in means.index if m == PERSON]
     plain = [m for m in plain if m in agents]
     clean = means.reindex(plain)[CLEAN].mean() if plain and CLEAN in means else np.nan
     rows = []
@@ -125,12 +127,18 @@ def difficulty(
         kept, reach = retention(
             [plain_score, best], clean, random[variant], random.get(CLEAN, np.nan), scale
         )
+        by_hand = means.loc[people, variant].max() if people else np.nan
+        (person_share,) = retention(
+            [by_hand], clean, random[variant], random.get(CLEAN, np.nan), scale
+        )
         label = _label(kept, reach)
+        if label == "too hard" and np.isfinite(person_share):
+            label += " for anyone" if person_share < TOO_HARD else " for agents"
         who = str(reached.idxmax()) if len(reached) else None
         scores_ = (random[variant], plain_score, specialist, who, best)
-        rows.append((variant, *scores_, kept, reach, label))
+        rows.append((variant, *scores_, by_hand, kept, reach, label))
     columns = ["variant", "random", "plain", "trained_on_it", "best_method", "best"]
-    columns += ["plain_share", "best_share", "label"]
+    columns += ["person", "plain_share", "best_share", "label"]
     return pd.DataFrame(rows, columns=columns)
 
 

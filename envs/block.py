@@ -16,6 +16,7 @@ from reprl.envs.emulator import Emulator
 from reprl.envs.games import game
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
+from reprl.envs.observation import observation_shape
 from reprl.envs.picture import Desk
 from reprl.envs.variation import Variant
 
@@ -28,7 +29,7 @@ class Missing(AttributeError):
 class Arrays:
     """What all blocks of a vector share, a row an environment; views of one memory."""
 
-    observations: np.ndarray  # (n, stack, size, size) uint8
+    observations: np.ndarray  # (n, stack x channels, size, size) uint8
     actions: np.ndarray  # (n,) int64; negative leaves the environment untouched
     rewards: np.ndarray  # (n,) float32
     raw_rewards: np.ndarray  # (n,) float32
@@ -55,7 +56,7 @@ class Arrays:
     @staticmethod
     def _shapes(n: int, settings: EnvSettings) -> list[tuple[tuple[int, ...], type]]:
         return [
-            ((n, settings.stack, settings.size, settings.size), np.uint8),
+            ((n, *observation_shape(settings)), np.uint8),
             ((n,), np.int64),
             ((n,), np.float32),
             ((n,), np.float32),

@@ -10,6 +10,7 @@ from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings
+from reprl.envs.observation import check_observation
 from reprl.errors import UserError
 from reprl.settings import ENV, REWARD, REWARDS
 from reprl.validation import checker, choice
@@ -20,12 +21,14 @@ def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) 
     game_of(game)  # refuses one that is not there
     check = checker(ENV)
     numbers = {key: check(key, value) for key, value in numbers.items()}
-    return EnvSettings(
+    found = EnvSettings(
         game=canonical(game),
         training=bool(training),
         reward=reward_mode(reward, training and not canonical(game).startswith(GYMNASIUM)),
         **numbers | {"sticky": float(numbers["sticky"])},
     )
+    check_observation(found, game_of(game))
+    return found
 
 
 def reward_mode(value: Any, training: bool, key: str = "reward") -> str | float:

@@ -18,9 +18,11 @@ import numpy as np
 
 from reprl import guard
 from reprl.envs.background import memory_of
+from reprl.envs.defaults import without_later
 from reprl.envs.games import game, no_truth
-from reprl.envs.machine import SKIP, AleMachine, EnvSettings, emulator
+from reprl.envs.machine import AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
+from reprl.envs.observation import channels_of, view_of
 from reprl.envs.picture import Desk, Picture
 from reprl.envs.variation import Effect, Variant
 from reprl.envs.variation.base import generator
@@ -54,9 +56,12 @@ class Emulator:
 
         self.picture = Picture(settings.size, desk)
         depth = (settings.stack - 1) * settings.gap + 1
-        self._history = np.zeros((depth, settings.size, settings.size), np.uint8)
-        self.observation = self._history[:: settings.gap]  # (stack, size, size), oldest first
+        self.view = view_of(settings, self.game)
+        channels = channels_of(settings, self.game)
+        self._history = np.zeros((depth, channels, settings.size, settings.size), np.uint8)
         self.background = memory_of(settings.size, settings.background)
+        # The stream of what is seen wrongly of the truth, where it is shown at all; one a game.
+        self._truth = None if settings.observation == "frames" else numpy_stream(0, "truth")
 
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)
@@ -95,6 +100,12 @@ class Emulator:
     def intervene(self, change: Any) -> None:
         """Call `change.before_frame(machine)` before each frame, until a state is restored."""
         self._before = [*self._before, change]
+
+    @property
+    def observation(self) -> np.ndarray:
+        """The stack (stack x channels, size, size), oldest frame first."""
+        kept = self._history[:: self.settings.gap]
+        return kept.reshape(-1, *kept.shape[2:])
 
     # -- the game ------------------------------------------------------------------------------
 
@@ -160,6 +171,8 @@ class Emulator:
             self._take(variant or self.own)
         start = numpy_stream(self.game_seed, "start")
         self._sticky = numpy_stream(self.game_seed, "sticky")
+        if self._truth is not None:
+            self._truth = numpy_stream(self.game_seed, "truth")
         for k, effect in enumerate(self.effects):
             effect.reset(numpy_stream(self.game_seed, "effect", k))
         if self.background is not None:
@@ -216,14 +229,17 @@ class Emulator:
         return self._score - before
 
     def _act(self, action: int) -> tuple[float, bool]:
-        """Four frames of one action: their points, and whether a life was lost."""
+        """The frames of one action: their points, and whether a life was lost."""
         before = self._score
-        for k in range(SKIP):
+        skip = self.settings.skip
+        for k in range(skip):
             self._frame(action)
-            if k >= SKIP - 2:
-                self.picture.grab(k - SKIP + 2, self.ale)
+            if k >= skip - 2:
+                self.picture.grab(k - skip + 2 if skip > 1 else 0, self.ale)
             if any(self._ends):
                 break  # the buffer may keep an older frame here, exactly as MaxAndSkipEnv's does
+        if skip == 1:
+            self.picture.copy_first()
         lives = self.ale.lives()
         # Some games show zero lives for a few frames before they are over (SB3's EpisodicLifeEnv).
         life_lost = 0 < lives < self._lives
@@ -250,13 +266,16 @@ class Emulator:
 
     def _observe(self) -> None:
         """Push the picture of the last two frames, with the variant drawn over them."""
-        wanted = any(e.needs_objects for e in self._draws)
-        self.picture.show(self._draws, self._objects() if wanted else None)
+        shown = self.view is not None and self.view.needs_objects
+        wanted = shown or any(e.needs_objects for e in self._draws)
+        objects = self.picture.show(self._draws, self._objects() if wanted else None)
         self._history[:-1] = self._history[1:]
-        if self.background is None:
-            self._history[-1] = self.picture.small
+        if self.view is not None:
+            self.view.write(self.picture, objects, self._truth, self._history[-1])
+        elif self.background is None:
+            self._history[-1, 0] = self.picture.small
         else:
-            self.background.difference(self.picture.small, self._history[-1])
+            self.background.difference(self.picture.small, self._history[-1, 0])
 
     def frame(self) -> np.ndarray:
         """The last max-pooled frame with the variant drawn, (*raw, 3) uint8."""
@@ -269,6 +288,7 @@ class Emulator:
             raise UserError(no_truth("objects()", self.settings.game))
         for effect in self.effects:
             effect.mask(objects.distractor)
+            objects = effect.moved(objects)
         return objects
 
     def _objects(self) -> Objects | None:
@@ -301,6 +321,8 @@ class Emulator:
         }
         if self.background is not None:
             meta["fresh"] = self.background.fresh
+        if self._truth is not None:
+            meta["truth"] = self._truth.bit_generator.state
         return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
 
     def restore(self, meta: dict[str, Any], blob: bytes) -> None:
@@ -316,6 +338,8 @@ class Emulator:
             effect.load_state(state)
         self._games = generator(meta["games"])
         self._sticky = generator(meta["sticky"])
+        if self._truth is not None:
+            self._truth = generator(meta["truth"])
         self.queued = [(s, Variant.of(v) if v else None) for s, v in meta["queued"]]
         self.game_seed = meta["game_seed"]
         self._lives = meta["lives"]
@@ -329,7 +353,7 @@ class Emulator:
         if not 0 < size <= LARGEST_STATE:
             raise UserError(f"snapshot: {size:,} bytes of console are not what a console has.")
         arrays: list[np.ndarray] = [frames, drawn, self._history]
-        small = self._history[-1]
+        small = self._history[-1, 0]  # not looked at before the next picture, where it is another
         if self.background is not None:
             self.background.fresh = bool(meta["fresh"])
             small = np.empty_like(self.picture.small)
@@ -344,8 +368,5 @@ class Emulator:
 
 
 def _saved(settings: EnvSettings) -> dict[str, Any]:
-    """Settings as a snapshot holds them: as before there was a background, where there is none."""
-    found = asdict(settings)
-    if settings.background is None:
-        found.pop("background")
-    return found
+    """Settings as a snapshot holds them, as older versions wrote them where these did the same."""
+    return without_later(asdict(settings))

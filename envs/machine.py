@@ -9,7 +9,9 @@ import ale_py
 import numpy as np
 from ale_py import roms
 
-SKIP = 4  # emulator frames an action lasts
+from reprl.envs.defaults import LATER
+
+SKIP = 4  # emulator frames an action lasts, unless it is said otherwise
 FPS = 60 // SKIP  # agent steps in a second of the console's own time
 
 
@@ -27,10 +29,16 @@ class EnvSettings:
     noop_max: int
     max_frames: int
     background: float | str | None = None  # gray levels a step of a slow memory, or adaptive
+    observation: str = "frames"  # or what is shown of the true objects
+    missed: float = 0.0  # noise on these: probabilities, and pixels of the console
+    mislabelled: float = 0.0
+    shifted: int = 0
+    gray: bool = True  # otherwise a frame has three channels
+    skip: int = 4  # frames an action lasts
 
 
 # What an environment must share with training for an agent to see the same.
-OBSERVED = ("game", "stack", "gap", "size", "background")
+OBSERVED = ("game", "stack", "gap", "size", *LATER)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import cv2
 import numpy as np
 
 RAW = (210, 160)  # height, width of the console's picture
 TALLEST = 250  # rows of a European console's picture; other games have 210 to 230
+# Where a point (x, y) between pixels goes: two rows of a matrix that (x, y, 1) is multiplied by.
+Warp = tuple[tuple[float, float, float], tuple[float, float, float]]
 DISTRACTOR, BACKGROUND = "distractor", "background"  # the classes that every game has
 
 
@@ -37,6 +40,18 @@ class Box:
         height, width = _pair(size)
         fy, fx = height / raw[0], width / raw[1]
         return Box(self.x * fx, self.y * fy, self.w * fx, self.h * fy)
+
+    def warped(self, warp: Warp, raw: tuple[int, int] = RAW) -> Box | None:
+        """The smallest upright rectangle around the moved one, cut off at the picture's edges."""
+        corners = [(self.x + a * self.w, self.y + b * self.h, 1.0) for a in (0, 1) for b in (0, 1)]
+        ends = []
+        for row, limit in zip(warp, (raw[1], raw[0]), strict=True):
+            places = [sum(m * c for m, c in zip(row, corner, strict=True)) for corner in corners]
+            ends.append((max(min(places), 0.0), min(max(places), float(limit))))
+        (left, right), (top, bottom) = ends
+        if left >= right or top >= bottom:
+            return None
+        return Box(left, top, right - left, bottom - top)
 
     def slices(self, shape: tuple[int, int]) -> tuple[slice, slice]:
         """Row and column slices of every pixel the rectangle touches."""
@@ -63,6 +78,7 @@ class Grid:
     y: int = 0
     w: int = 1  # of one cell
     h: int = 1
+    warp: Warp | None = None  # of a screen that was moved: where these places are now
 
     @classmethod
     def of(cls, boxes: Iterable[Box], raw: tuple[int, int] = RAW) -> Grid:
@@ -76,7 +92,7 @@ class Grid:
         """Equal cells at the same place: a dataclass's own would compare arrays as numbers."""
         if not isinstance(other, Grid):
             return NotImplemented
-        places = [(g.x, g.y, g.w, g.h) for g in (self, other)]
+        places = [(g.x, g.y, g.w, g.h, g.warp) for g in (self, other)]
         return places[0] == places[1] and np.array_equal(self.cells, other.cells)
 
     def mask(self, raw: tuple[int, int] = RAW) -> np.ndarray:
@@ -85,7 +101,7 @@ class Grid:
         out = np.zeros(raw, dtype=bool)
         window = out[self.y : self.y + rows * self.h, self.x : self.x + columns * self.w]
         window[:] = self.cells.repeat(self.h, axis=0).repeat(self.w, axis=1)
-        return out
+        return out if self.warp is None else warped(out, self.warp)
 
 
 def _touched(low: float, high: float, limit: int) -> tuple[int, int]:
@@ -114,6 +130,7 @@ class Objects:
     painted: dict[str, Box] = field(default_factory=dict)  # where the screen differs from a box
     shape: tuple[int, int] = RAW
     raw: tuple[int, int] = RAW
+    source: Objects | None = None  # where a screen was moved: the truth before that
 
     def __post_init__(self) -> None:
         if self.distractor is None:
@@ -136,6 +153,25 @@ class Objects:
             return grids[name].cells
         known = ", ".join((*boxes, *grids)) or "none"
         raise AttributeError(f"no object of this game is called '{name}': there are {known}")
+
+    @property
+    def console(self) -> Objects:
+        """The truth as the console has it, also where a variant moved the screen."""
+        return self if self.source is None else self.source
+
+    def warped(self, warp: Warp) -> Objects:
+        """The same on a screen that was moved; only for the raw picture."""
+        assert self.shape == self.raw
+        boxes = {k: box and box.warped(warp, self.raw) for k, box in self.boxes.items()}
+        painted = {k: box.warped(warp, self.raw) for k, box in self.painted.items()}
+        return replace(
+            self,
+            boxes=boxes,
+            grids={k: replace(g, warp=_after(g.warp, warp)) for k, g in self.grids.items()},
+            painted={k: box for k, box in painted.items() if box is not None},
+            distractor=warped(self.distractor, warp),
+            source=self.console,
+        )
 
     def scaled(self, size: int | tuple[int, int]) -> Objects:
         """The same in the coordinates of an observation: float boxes, distractor where touched."""
@@ -185,6 +221,33 @@ def edges(objects: Iterable[Objects], size: int | tuple[int, int]) -> np.ndarray
         boxes = [seen.scaled(size).boxes[name] for name in sorted(seen.boxes)]
         rows.append([(b.x, b.y, b.x + b.w, b.y + b.h) if b else (math.nan,) * 4 for b in boxes])
     return np.array(rows, np.float32)
+
+
+def warped(
+    picture: np.ndarray, warp: Warp, *, fill: Any = (0, 0, 0), smooth: bool = False
+) -> np.ndarray:
+    """A picture (H, W) or (H, W, 3) moved; what is laid bare is `fill`."""
+    matrix = np.array(warp)
+    # The matrix is for places between pixels, OpenCV's for the middles of pixels.
+    matrix[:, 2] += matrix[:, :2].sum(axis=1) / 2 - 0.5
+    height, width = picture.shape[:2]
+    out = cv2.warpAffine(
+        picture.astype(np.uint8),
+        matrix,
+        (width, height),
+        flags=cv2.INTER_LINEAR if smooth else cv2.INTER_NEAREST,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=tuple(int(v) for v in fill),
+    )
+    return out.astype(picture.dtype)
+
+
+def _after(first: Warp | None, then: Warp) -> Warp:
+    """Two moves as one."""
+    if first is None:
+        return then
+    rows = (np.array(then) @ np.vstack([first, (0.0, 0.0, 1.0)])).tolist()
+    return tuple(rows[0]), tuple(rows[1])
 
 
 def _mask_of(box: Box | None, shape: tuple[int, int]) -> np.ndarray:

@@ -105,14 +105,18 @@ class Picture:
         """Make the second frame the first one."""
         self._screens[1] = self._screens[0]
 
-    def show(self, effects: Sequence[Effect], objects: Objects | None) -> None:
-        """Draw the effects over the maximum of the frames and bring `small` up to date."""
+    def show(self, effects: Sequence[Effect], objects: Objects | None) -> Objects | None:
+        """Draw the effects over the maximum of the frames and bring `small` up to date.
+
+        Returns the objects, if they were given, where they are in the picture now.
+        """
         gray = self._desk.gray
         self._has_drawn = bool(effects)
         if effects:
             self._desk.palette.paint(self._screens, self._drawn)
             for effect in effects:
                 effect.draw(self._drawn, objects)
+                objects = objects and effect.moved(objects)
             cv2.cvtColor(self._drawn, cv2.COLOR_RGB2GRAY, gray)
         else:
             self._desk.palette.paint_gray(self._screens, gray)
@@ -122,6 +126,7 @@ class Picture:
             cv2.resize(part, small.shape[::-1], small, interpolation=cv2.INTER_AREA)
         np.copyto(self._gray, gray)
         self._has_gray = True
+        return objects
 
     def _changed(self, gray: np.ndarray) -> list[tuple[int, int]]:
         """The bands that changed, as (start, stop), comparing 8 bytes at a time."""
@@ -136,6 +141,10 @@ class Picture:
             else:
                 found.append((band, band + 1))
         return found
+
+    def gray(self) -> np.ndarray:
+        """The last picture shown in gray at raw size, (*raw) uint8; not to be written."""
+        return self._gray
 
     def frames(self) -> np.ndarray:
         """The last two frames, (2, *raw, 3) uint8."""

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from reprl.envs.games import Roles
 from reprl.envs.machine import FPS
+from reprl.envs.observation import newest_frame
 from reprl.envs.variation import Variant
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
@@ -30,7 +31,8 @@ class HumanGame:
     """One game in play: steps it and gives the picture to show.
 
     Where an agent plays, `settings` are those of what it sees, and `agent` chooses its actions from
-    observations (1, stack, size, size); `True` says that a new game has begun.
+    observations (1, stack, size, size); `True` says that a new game has begun. `games` are the
+    seeds of the games to play, after which the session is over; without them it has no end.
     """
 
     def __init__(
@@ -42,12 +44,17 @@ class HumanGame:
         view: Shown,
         settings: Mapping[str, Any] | None = None,
         agent: Callable[[np.ndarray, bool], int] | None = None,
+        games: Sequence[int] = (),
     ) -> None:
         self.env = make_vec_env(
             variant, n_envs=1, seed=seed, training=False, severity=severity, **(settings or {})
         )
         self.agent = agent
         self.began = True
+        self.wanted = len(games)
+        self.finished: list[tuple[float, int, bool]] = []  # score, frames, cut off, in their order
+        for game in games:
+            self.env.queue(0, game)
         self.env.reset()
         self.observation = self.env.observations()
         self.view = view
@@ -70,7 +77,15 @@ class HumanGame:
         self.best = max(self.best, self.score)
         self.began = bool(dones[0])
         if self.began:
+            ended = infos[0]["episode"]
+            cut = bool(infos[0]["TimeLimit.truncated"])
+            self.finished.append((float(ended["r"]), int(ended["l"]), cut))
             self.score, self.lives = 0.0, 5
+
+    @property
+    def over(self) -> bool:
+        """Whether all games that were to be played have been."""
+        return 0 < self.wanted <= len(self.finished)
 
     def action(self, role: str = "noop") -> int:
         """The action of a role; a game without it does nothing."""
@@ -80,12 +95,14 @@ class HumanGame:
     def picture(self) -> np.ndarray:
         """What is shown, uint8 (height, width, 3)."""
         if self.view == "agent":
-            return np.repeat(self.observation[0, -1][..., None], 3, axis=2)
+            seen = newest_frame(self.observation[0], self.env.channels)
+            return np.repeat(seen[..., None], 3, axis=2)
         return self.env.frames()[0][_SHOWN]
 
     def status(self) -> str:
         """The line under the picture."""
-        return f"score {self.score:g}   lives {self.lives}   best {self.best:g}"
+        games = f"   game {len(self.finished) + 1} of {self.wanted}" if self.wanted else ""
+        return f"score {self.score:g}   lives {self.lives}   best {self.best:g}{games}"
 
     def close(self) -> None:
         """Stop the game."""
@@ -168,7 +185,7 @@ def play_in_terminal(session: HumanGame, title: str) -> None:
     """Play with a, d, space and q until q."""
     role, held = "noop", 0
     with _keyboard() as keys:
-        while True:
+        while not session.over:
             began = time.monotonic()
             pressed = keys()
             if "q" in pressed or "\x03" in pressed:
@@ -199,7 +216,7 @@ def play_in_window(session: HumanGame, title: str, *, steps: int | None = None) 
         size = (672, 672) if session.view == "agent" else (800, 784)
         window = pygame.display.set_mode(size)
         clock = pygame.time.Clock()
-        while steps is None or steps > 0:
+        while (steps is None or steps > 0) and not session.over:
             steps = None if steps is None else steps - 1
             for event in pygame.event.get():
                 leaving = event.type == pygame.KEYDOWN and event.key in (

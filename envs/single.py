@@ -19,6 +19,7 @@ from reprl.envs.defaults import CLEAN, DEFAULT_GAME
 from reprl.envs.emulator import Emulator
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import FPS, console
+from reprl.envs.observation import observation_space
 from reprl.envs.picture import Desk
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import find
@@ -52,6 +53,12 @@ class GameEnv(gymnasium.Env, EzPickle):
         max_frames: int = 108_000,
         reward: str | float | None = None,
         background: float | str | None = None,
+        observation: str = "frames",
+        missed: float = 0.0,
+        mislabelled: float = 0.0,
+        shifted: int = 0,
+        gray: bool = True,
+        skip: int = 4,
     ) -> None:
         EzPickle.__init__(**{k: v for k, v in locals().items() if k != "__class__"})
         if render_mode not in (None, "rgb_array"):
@@ -68,14 +75,19 @@ class GameEnv(gymnasium.Env, EzPickle):
             noop_max=noop_max,
             max_frames=max_frames,
             background=background,
+            observation=observation,
+            missed=missed,
+            mislabelled=mislabelled,
+            shifted=shifted,
+            gray=gray,
+            skip=skip,
         )
         self.game = game_of(settings.game)
         self.variant = find(variant, severity, settings.game)
         desk = Desk(console(self.game.cartridge).raw)
         self.emulator = Emulator(settings, self.variant, 0, 0, desk)
         self.action_meanings = list(console(self.game.cartridge).actions)
-        shape = (settings.stack, settings.size, settings.size)
-        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = observation_space(settings)
         self.action_space = spaces.Discrete(len(self.action_meanings))
         self._playing: bool | None = None  # None before the first reset, False at an episode's end
 

@@ -23,6 +23,7 @@ from reprl.envs.games import game as game_of
 from reprl.envs.gymnasium_vector import GymVecEnv
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
+from reprl.envs.observation import channels_of, observation_space
 from reprl.envs.processes import Workers
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
@@ -50,6 +51,12 @@ def make_vec_env(
     max_frames: int = 108_000,
     reward: str | float | None = None,
     background: float | str | None = None,
+    observation: str = "frames",
+    missed: float = 0.0,
+    mislabelled: float = 0.0,
+    shifted: int = 0,
+    gray: bool = True,
+    skip: int = 4,
     share: tuple[int, int] = (0, 1),
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
@@ -59,6 +66,10 @@ def make_vec_env(
     With `background`, observations are differences to a memory of the game's picture that follows
     it by so many gray levels a step: black where nothing changed. With `background="adaptive"`
     they show what changed more than its place usually does, each change at full contrast.
+    `observation` shows the true objects alone: their pixels ("objects"), white boxes ("binary"), a
+    gray for each class ("classes") or a channel for each ("planes"); `missed` and `mislabelled` are
+    probabilities, `shifted` pixels of the console, by which that truth is wrong on purpose. With
+    `gray=False` a frame has three channels. `skip` is the number of frames an action lasts.
     `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
     n_envs = ENV["n_envs"].checked("n_envs", n_envs)
@@ -76,6 +87,12 @@ def make_vec_env(
         noop_max=noop_max,
         max_frames=max_frames,
         background=background,
+        observation=observation,
+        missed=missed,
+        mislabelled=mislabelled,
+        shifted=shifted,
+        gray=gray,
+        skip=skip,
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -128,10 +145,9 @@ class AtariVecEnv(VecEnv):
         self.num_envs = n
         self.action_meanings = list(console(self.game.cartridge).actions)
         self.render_mode = "rgb_array"
-        shape = (settings.stack, settings.size, settings.size)
         super().__init__(
             n,
-            spaces.Box(0, 255, shape, np.uint8),
+            observation_space(settings),
             spaces.Discrete(len(self.action_meanings)),
         )
 
@@ -190,6 +206,11 @@ class AtariVecEnv(VecEnv):
     def gap(self) -> int:
         """Steps between two frames of a stack."""
         return self.settings.gap
+
+    @property
+    def channels(self) -> int:
+        """Channels of each frame of a stack."""
+        return channels_of(self.settings, self.game)
 
     def observations(self) -> np.ndarray:
         """The current observations, (n, stack, size, size) uint8, newest frame last."""

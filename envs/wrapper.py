@@ -153,6 +153,7 @@ class VariedScreen:
             self._picture()  # whose masks are asked for
         for effect in self.effects:
             effect.mask(objects.distractor)
+            objects = effect.moved(objects)
         return objects
 
     def _begin(self) -> None:
@@ -183,6 +184,7 @@ class VariedScreen:
         objects = self._truth() if any(e.needs_objects for e in self.draws) else None
         for effect in self.draws:
             effect.draw(frame, objects)
+            objects = objects and effect.moved(objects)
         self._drawn = frame
         return frame
 

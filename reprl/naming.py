@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from reprl.envs.defaults import LATER, TRUTH_NOISE
 from reprl.schema import CLEAN, PARTS
+
+PERSON = "person"  # the method of games that people played
 
 
 def is_baseline(method: str) -> bool:
-    """Random and scripted players: measured for reference, never trained."""
-    return method == "random" or method == "scripted" or method.startswith("scripted ")
+    """Random, scripted and human players: measured for reference, never trained."""
+    return method in ("random", "scripted", PERSON) or method.startswith(("scripted ", "person "))
 
 
 def class_name(target: Any) -> str:
@@ -145,18 +148,25 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     }
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
-    if _sees_background(config):
-        word = config["env"]["background"]
-        names["encoder"] += f"_{word}" if isinstance(word, str) else "_background"
+    names["encoder"] += "".join(f"_{word}" for word in _seen_otherwise(config))
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
 
 
-def _sees_background(config: Mapping[str, Any]) -> bool:
-    """Whether a run's observations are differences to a memory of the game's picture."""
+def _seen_otherwise(config: Mapping[str, Any]) -> list[str]:
+    """What a run's observations are instead of gray frames, in words for its name."""
     env = config.get("env")
-    return isinstance(env, Mapping) and env.get("background") is not None
+    if not isinstance(env, Mapping):
+        return []
+    known = {**LATER, **env}
+    words = []
+    if (background := known["background"]) is not None:
+        words.append(background if isinstance(background, str) else "background")
+    if known["observation"] != LATER["observation"]:
+        words.append(str(known["observation"]))
+    words += [f"{key}_{known[key]:g}" for key in TRUTH_NOISE if known[key]]
+    return words if known["gray"] else [*words, "colour"]
 
 
 def encoder_name(name: str, spec: Any) -> str:
@@ -179,7 +189,10 @@ def method_name(config: Mapping[str, Any]) -> str:
     first = " ".join(names[p] for p in ("algo", "encoder") if names[p] != "none") or "agent"
     extras = [names[p] for p in PARTS[2:] if names[p] != "none"]
     variants = trained_variants(config)
-    where = "" if variants == [CLEAN] else f" (on {', '.join(variants)})"
+    env = config.get("env")
+    curriculum = env.get("curriculum") if isinstance(env, Mapping) else None
+    listed = ", ".join(variants) if curriculum is None else f"{curriculum}: {', '.join(variants)}"
+    where = "" if variants == [CLEAN] else f" (on {listed})"
     return " + ".join([first, *extras]) + where
 
 
@@ -189,7 +202,7 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
     frozen = isinstance(encoder, Mapping) and encoder.get("freeze") is True
-    if fed != "frames" or frozen or _sees_background(config):
+    if fed != "frames" or frozen or _seen_otherwise(config):
         return False
     return not extras and trained_variants(config) == [CLEAN]
 

@@ -31,7 +31,17 @@ MODES = ("plain", "fast")
 
 # -- the environment: `env.*` and reprl.envs.make_vec_env --------------------------------------
 
-ENV: dict[str, Number] = {
+# what a frame shows: the picture, or of the true objects their pixels, boxes, classes, a plane each
+OBSERVATIONS = ("frames", "objects", "binary", "classes", "planes")
+# how the variants of `env.variant` follow each other in training, and what `env.stage` then is
+CURRICULA = ("sequence", "random", "schedule", "success")
+STAGE: dict[str, Setting] = {
+    "sequence": Number(1, whole=True),  # steps of a stage
+    "random": Number(1, whole=True),
+    "schedule": Numbers(Number(1, whole=True), "[200_000, 500_000]"),  # where later stages begin
+    "success": Number(),  # mean score of the last games
+}
+ENV: dict[str, Any] = {
     "severity": Number(0, 1, optional=True),
     "n_envs": Number(1, 4096, whole=True, usual=(4, 256)),
     "workers": Number(0, 256, whole=True),
@@ -42,6 +52,12 @@ ENV: dict[str, Number] = {
     "noop_max": Number(0, 1000, whole=True),
     "max_frames": Number(200, 10**9, whole=True, usual=(10_000, 108_000)),
     "background": Number(0, 255, optional=True, open_low=True, usual=(0.1, 4), word="adaptive"),
+    "observation": OneOf(OBSERVATIONS),
+    "missed": FRACTION,
+    "mislabelled": FRACTION,
+    "shifted": Number(0, 40, whole=True, usual=(0, 8)),  # pixels of the console
+    "gray": Flag(),
+    "skip": Number(1, 60, whole=True, usual=(1, 8)),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {

@@ -25,6 +25,7 @@ from reprl.analysis.attention.views import even_maps, pixel_maps
 from reprl.disk import replacing
 from reprl.envs.machine import FPS
 from reprl.envs.objects import DISTRACTOR, Box, Objects
+from reprl.envs.observation import newest_frame
 
 ZOOM = 2
 INK, PAPER, QUIET = (235, 235, 235), (24, 24, 27), (160, 160, 168)
@@ -88,7 +89,7 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[DrawnLook]:
     for i, (m, index) in enumerate(zip(which, looks, strict=True)):
         objects = recording.objects[index] if recording.objects is not None else None
         frame = recording.frames[m]
-        seen = recording.observations[index, -1] * left[i]
+        seen = newest_frame(recording.observations[index], recording.channels) * left[i]
         masked = cv2.resize(seen, raw[::-1], interpolation=cv2.INTER_LINEAR)
         masked = np.repeat(masked.astype(np.uint8)[..., None], 3, axis=2)
         pictures = []

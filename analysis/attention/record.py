@@ -54,6 +54,7 @@ class Recording:
     scores: np.ndarray  # (M,) points in the game so far
     clean_frames: np.ndarray | None  # (M, 210, 160, 3), None where the variant changes the game
     clean_cells: Tensor | None  # (M, 1, h, w), where the agent would look without the variant
+    channels: int = 1  # of one frame of an observation
 
     def maps(self, size: int | tuple[int, int] | None = None) -> np.ndarray:
         """Attention on the observation's pixels, or on a picture of another size: (N, H, W)."""
@@ -137,6 +138,7 @@ def collect(
         variant=label(meant),
         player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
+        channels=getattr(env, "channels", 1),
         state=state,
         cells=look(view, observations, state),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
@@ -183,7 +185,8 @@ def _play(
                 log.add(objects=env.objects())
             if twin is not None and clean is not None:
                 if truth:
-                    same = same and facts(log.rows["objects"][-1][0]) == facts(twin.objects()[0])
+                    here, there = log.rows["objects"][-1][0], twin.objects()[0]
+                    same = same and facts(here.console) == facts(there.console)
                 log.add(clean_frames=twin.frame(0), same=same)
                 log.add(clean_observations=clean.observations, clean_state=clean.state)
         if player is None:

@@ -23,6 +23,7 @@ from reprl.analysis.probe.subject import subject
 from reprl.disk import write_atomically
 from reprl.envs.defaults import CLEAN
 from reprl.envs.games import game as game_of
+from reprl.envs.observation import newest_frame
 from reprl.envs.protocol import VariantSpec
 from reprl.evaluation.checkpoints import Measured
 from reprl.evaluation.twin import comparable
@@ -101,7 +102,9 @@ def embed(
         games=moments.games,
         neighbours=np.stack([nearest(f, features[0], neighbours, same) for f in features]),
         kept=(twins == everything).mean(axis=1),
-        frames=np.stack([moments.observations[view][:, -1] for view in views]),
+        frames=np.stack(
+            [newest_frame(moments.observations[view], moments.channels) for view in views]
+        ),
         problems=problems,
         seconds=time.perf_counter() - began,
     )

@@ -39,6 +39,7 @@ class Moments:
     objects: list[Objects]  # of the clean game, which all views share
     before: list[Objects | None]  # one step earlier; None where the game had just begun
     games: np.ndarray  # (N,) which game
+    channels: int = 1  # of one frame of an observation
 
     def rows(self, view: str, frames: np.ndarray) -> tuple[np.ndarray, State]:
         """Observations and states of some moments in one view."""
@@ -155,6 +156,7 @@ def _play(
         objects=objects,
         before=before,
         games=np.array(numbers),
+        channels=getattr(env, "channels", 1),
     )
 
 
@@ -166,7 +168,8 @@ def _require_same(env: GameVecEnv, seen: list[Objects], views: list[Variant]) ->
     """Refuse a variant in which a moment is another one than in the clean game."""
     n, facts = len(views), env.game.facts
     for row, objects in enumerate(seen):
-        if row % n and facts(objects) != facts(seen[row - row % n]):
+        clean = seen[row - row % n]
+        if row % n and facts(objects.console) != facts(clean.console):
             raise UserError(f"{reason(views[row % n])}: leave it out.")
 
 

@@ -70,6 +70,11 @@ def game(name: str) -> Game:
         return Game(cartridge=name)
     if name in known_games():
         return known_games()[name]
+    if name.partition(":")[0].lower() == "ocatari":
+        raise UserError(
+            f"game '{name}': OCAtari (2.2.1) asks for numpy below 2 and cannot stand beside reprl: "
+            "write what it knows of the game as a game of your own, module:object (docs/games.md)."
+        )
     if ":" in name:
         trust.require(name.partition(":")[0], name)  # also where it was imported before
         return _own(name)

@@ -119,7 +119,7 @@ class Scripted:
         alone, and a new number begins a new game. Without it, games are counted as they begin.
         """
         actions = np.zeros(len(objects), dtype=np.int64)
-        for i, seen in enumerate(objects):
+        for i, seen in enumerate(o.console for o in objects):
             memory = self._memory(i, seen, None if games is None else int(games[i]))
             self.look(memory, seen)
             drawn = memory.rng.random(), int(memory.rng.integers(self.n_actions))
@@ -134,7 +134,7 @@ class Scripted:
         one of the two once a step.
         """
         costs = np.empty((len(objects), self.n_actions))
-        for i, seen in enumerate(objects):
+        for i, seen in enumerate(o.console for o in objects):
             memory = self._memory(i, seen, None)
             self.moved(memory, int(before[i]))
             self.look(memory, seen)
@@ -197,6 +197,7 @@ class Game:
     tracked: str | None = None  # the object that attention should follow: a box
     scripted: type[Scripted] | None = None
     score_scale: float = 1.0  # points between random and clean play below which retention is noise
+    symmetric: bool = True  # its mirror image is the same game with LEFT and RIGHT exchanged
     facts: Callable[[Objects], Hashable] = Objects.facts  # equal for twins at the same moment
     interventions: tuple[
         Intervention, ...

@@ -224,4 +224,5 @@ GAME = Game(
     tracked="ball",
     scripted=PongAgent,
     score_scale=1.0,
+    symmetric=False,  # RIGHT is up, and the opponent is on the left
 )

@@ -68,6 +68,13 @@ class Effect:
     def mask(self, out: np.ndarray) -> None:
         """Set True in bool (210, 160) where the last draw() put a distractor."""
 
+    def moved(self, objects: Objects) -> Objects:
+        """Where the objects are after draw(): for an effect that moves the picture itself.
+
+        The given ones are not to be changed; see `Objects.warped`.
+        """
+        return objects
+
     def counters(self) -> dict[str, Any]:
         """What changes within a game besides the generator, as plain JSON data."""
         return {}

@@ -320,4 +320,6 @@ def _show(effect: Effect, ale: ale_py.ALEInterface, game: Game) -> object:
     objects = None if read is None else read(machine.ram)
     result: object = effect.draw(frame, objects)  # type: ignore[func-returns-value]
     effect.mask(np.zeros(frame.shape[:2], bool))
+    if game.objects is not None:
+        effect.moved(game.objects(machine.ram))
     return result

@@ -51,6 +51,12 @@ _SUITES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ..
         ("noise",),
         ("blur", "flicker"),
     ),
+    "geometry": (
+        "The screen itself shifted, turned or smaller, and all that is on it.",
+        (CLEAN,),
+        ("screen_scaled",),
+        ("screen_shifted", "screen_rotated"),
+    ),
     "background": (
         "Something moves behind the objects; one standing still is for tuning.",
         (CLEAN,),

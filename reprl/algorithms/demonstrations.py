@@ -68,6 +68,7 @@ class Demonstrations(RolloutMemory):
     """The rollout in the making, and the ring of sealed ones that minibatches are drawn from."""
 
     gap: int = 1  # steps between two frames of a stack
+    channels: int = 1  # of a frame
     updates: int = 1  # minibatches drawn for each rollout
 
     def __init__(self, *args: Any, keep: int, stream_seed: int, **kwargs: Any) -> None:
@@ -82,7 +83,7 @@ class Demonstrations(RolloutMemory):
     @property
     def lead(self) -> int:
         """Frames before its first step that a rollout's stacks look back to."""
-        return self.gap * (self.obs_shape[0] - 1)
+        return self.gap * (self.obs_shape[0] // self.channels - 1)
 
     @property
     def capacity(self) -> int:
@@ -144,14 +145,15 @@ class Demonstrations(RolloutMemory):
 
     def _frames(self) -> np.ndarray:
         """Each frame of the rollout once, after the lead that its first stacks show."""
-        stack, lead = self.obs_shape[0], self.lead
-        shape = (lead + self.buffer_size, self.n_envs, *self.obs_shape[1:])
-        frames = np.zeros(shape, np.uint8)
-        frames[lead:] = self.observations[:, :, -1]
+        stack, lead = self.obs_shape[0] // self.channels, self.lead
+        frame = self.obs_shape[1:] if self.channels == 1 else (self.channels, *self.obs_shape[1:])
+        seen = self.observations.reshape(self.buffer_size, self.n_envs, stack, *frame)
+        frames = np.zeros((lead + self.buffer_size, self.n_envs, *frame), np.uint8)
+        frames[lead:] = seen[:, :, -1]
         for before in range(1, lead + 1):
             t = -before % self.gap  # the first step whose stack may hold that frame
             channel = stack - 1 - (t + before) // self.gap
-            frames[lead - before] = self.observations[t, :, channel]
+            frames[lead - before] = seen[t, :, channel]
         return frames
 
     # -- reading ------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ class Demonstrations(RolloutMemory):
         if shown < len(rows):
             rows = rows.copy()
             rows[: len(rows) - shown] = 0
-        return rows
+        return rows.reshape(self.obs_shape)
 
     # -- neighbours: a place is time * n_envs + environment --------------------------------------
 

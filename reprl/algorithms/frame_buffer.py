@@ -20,6 +20,7 @@ class FrameMemory(RolloutMemory):
     """RolloutMemory with observations (stack, H, W) kept as slots in a pool of frames."""
 
     gap: int = 1  # steps between two frames of a stack
+    channels: int = 1  # of a frame; each is kept by itself
     frames: np.ndarray  # (P, H, W) uint8; slot 0 is a black frame, which empty stacks share
     slots: np.ndarray  # (T, n_envs, stack) int32
     past_slots: np.ndarray | None = None  # (h, n_envs, stack) int32
@@ -36,8 +37,8 @@ class FrameMemory(RolloutMemory):
 
         Only stacks that begin with other frames than black ones need more.
         """
-        past = self.kept + self.gap * (self.obs_shape[0] - 1)
-        return 1 + self.n_envs * (self.buffer_size + past)
+        past = self.kept + self.gap * (self.obs_shape[0] // self.channels - 1)
+        return 1 + self.n_envs * self.channels * (self.buffer_size + past)
 
     @property
     def nbytes(self) -> int:
@@ -91,12 +92,13 @@ class FrameMemory(RolloutMemory):
         """Slots (n_envs, stack) of stacks (n_envs, stack, H, W), storing what is new."""
         slots = np.full(stacks.shape[:2], -1, np.int32)
         if before is not None:
-            known = self.frames[before[:, 1:]]  # (n_envs, stack - 1, H, W)
-            same = (known == stacks[:, :-1]).all((2, 3))
-            slots[:, :-1] = np.where(same, before[:, 1:], -1)
+            each = self.channels
+            known = self.frames[before[:, each:]]  # (n_envs, stack - 1, H, W)
+            same = (known == stacks[:, :-each]).all((2, 3))
+            slots[:, :-each] = np.where(same, before[:, each:], -1)
         for env, channel in zip(*np.nonzero(slots < 0), strict=True):
             frame = stacks[env, channel]
-            newest = channel == stacks.shape[1] - 1
+            newest = channel >= stacks.shape[1] - self.channels
             slots[env, channel] = 0 if not newest and not frame.any() else self._append(frame)
         return slots
 

@@ -48,6 +48,7 @@ from reprl.encoders.base import Encoder
 from reprl.encoders.hard import streams
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
+from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, policy_forward
 from reprl.precision import FP32, PRECISIONS, settled
@@ -162,6 +163,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         passed |= self._memory()
         super().__init__(env=env, **passed)
 
+    def _mirrors(self) -> bool:
+        """Whether the game's mirror image is the same game with LEFT and RIGHT exchanged."""
+        return bool(getattr(getattr(self.env, "game", None), "symmetric", True))
+
     def _setup_model(self) -> None:
         self._take_saved_spaces()
         if isinstance(self.observation_space, spaces.Dict):
@@ -188,14 +193,16 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 self.policy, compile=self.compile, precision=self.precision
             )
         if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
-            self.rollout_buffer.gap = int(getattr(self.env, "gap", 1))
+            frames: Any = self.rollout_buffer
+            frames.gap = int(getattr(self.env, "gap", 1))
+            frames.channels = frame_channels(self.observation_space)
         separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
             policy=self.policy,
             observation_space=self.observation_space,
             action_space=self.action_space,
-            action_meanings=self.action_meanings,
+            action_meanings=self.action_meanings if self._mirrors() else None,
             supplies=self.supplies,
             seed=self._stream_seed,
             device=self.device,

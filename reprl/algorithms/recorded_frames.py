@@ -13,6 +13,7 @@ from torch import Tensor
 
 from reprl.algorithms.demonstrations import plain_bytes
 from reprl.auxiliary.losses import require_reach
+from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.recordings import RecordedPlay
 from reprl.rng import numpy_stream
@@ -45,6 +46,11 @@ class RecordedFrames:
         stream_seed: int,
         **rest: Any,
     ) -> None:
+        if frame_channels(observation_space) > 1:
+            raise UserError(
+                "pretraining learns from recorded gray frames: set env.gray=true and "
+                "env.observation=frames."
+            )
         self.stack = int(observation_space.shape[0])
         self.device = device
         self.recording: RecordedPlay | None = None

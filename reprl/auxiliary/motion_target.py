@@ -17,6 +17,7 @@ from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
 from reprl.encoders.inputs import require_stack
+from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.schedules import Coefficient
 from reprl.settings import CLASSES
@@ -62,6 +63,8 @@ class MotionTarget(AuxiliaryLoss):
 
     def setup(self, context: Context) -> None:
         frames, height, width = context.observation_space.shape
+        self.each = frame_channels(context.observation_space)
+        frames //= self.each
         require_stack(frames, f"auxiliary loss '{NAME}'")
         count, *cells = require_attention(NAME, context)
         if self.newest and (frames < 3 or count > 1):
@@ -92,29 +95,33 @@ class MotionTarget(AuxiliaryLoss):
         stack = batch.originals.shape[1]
         # All steps in one view: what is drawn or shifted is so in every frame alike.
         frames = torch.cat(pictures, dim=1)  # (B, steps * stack, H, W)
-        there = frames.amax(dim=(2, 3)) > 0  # at its start a game has black frames, not yet filled
+        grouped = frames.unflatten(1, (-1, self.each))
+        # (B, steps * frames): at its start a game has black frames, not yet filled
+        there = grouped.amax(dim=(2, 3, 4)) > 0
         view = self.views(frames, batch.generator).observations
         attention = encoder.attend(batch.images(view[:, :stack]))
         assert attention is not None  # (B, K, h, w)
         with torch.no_grad():
-            target = self._moved(view[:, :stack], there[:, :stack], attention.shape[1])
+            count = stack // self.each  # frames of a stack
+            target = self._moved(view[:, :stack], there[:, :count], attention.shape[1])
             for step, weight in enumerate(weights[1:], start=1):
                 part = slice(step * stack, (step + 1) * stack)
-                before = self._moved(view[:, part], there[:, part], 1)
+                seen = there[:, step * count : (step + 1) * count]
+                before = self._moved(view[:, part], seen, 1)
                 target = torch.maximum(target, before * weight.to(before)[:, None, None, None])
         weight = 1 + (self.positive - 1) * target
         return {NAME: functional.binary_cross_entropy(attention, target, weight)}
 
     def _moved(self, stacks: Tensor, there: Tensor, masks: int) -> Tensor:
         """Which cells moved (B, masks, h, w), 0 or 1, in stacks (B, stack, H, W) uint8."""
+        frames = stacks.float().unflatten(1, (-1, self.each))  # (B, frames, channels, H, W)
         if self.newest:
-            before = stacks[:, -3:-1].float()  # (B, 2, H, W)
-            moved = (stacks[:, -1:].float() - before).abs() > self.threshold
+            moved = ((frames[:, -1:] - frames[:, -3:-1]).abs() > self.threshold).any(dim=2)
             moved &= there[:, -3:].all(dim=1)[:, None, None, None]
             pixels = moved.all(dim=1, keepdim=True).flatten(2)  # (B, 1, H*W)
         else:
-            moved = stacks.float().diff(dim=1).abs() > self.threshold
-            moved &= (there[:, 1:] & there[:, :-1])[..., None, None]  # (B, stack - 1, H, W)
+            moved = (frames.diff(dim=1).abs() > self.threshold).any(dim=2)
+            moved &= (there[:, 1:] & there[:, :-1])[..., None, None]  # (B, frames - 1, H, W)
             pixels = _for_each_mask(moved, masks).flatten(2)  # (B, masks, H*W)
         found = torch.zeros(*pixels.shape[:2], self.cells[0] * self.cells[1], device=pixels.device)
         index = self.owners.expand_as(pixels)

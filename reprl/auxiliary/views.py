@@ -18,7 +18,7 @@ from reprl.errors import UserError
 DEFAULT = "shift"
 NAMELESS = (
     "this augmentation mirrors the picture, but the environment names no LEFT and RIGHT actions "
-    "to exchange (env.action_meanings)."
+    "to exchange (env.action_meanings), or its game is not its own mirror image."
 )
 
 

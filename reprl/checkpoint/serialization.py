@@ -13,6 +13,7 @@ from torch import nn
 
 from reprl import trust
 from reprl.components import described, imported
+from reprl.envs.observation import FrameStack
 from reprl.errors import UserError
 from reprl.schedules import Schedule, schedule
 
@@ -99,6 +100,7 @@ def encode_space(space: spaces.Space) -> dict[str, Any]:
             "high": high.tolist()[0] if high.size == 1 else space.high.tolist(),
             "shape": list(space.shape),
             "dtype": str(space.dtype),
+            **({"channels": space.channels} if isinstance(space, FrameStack) else {}),
         }
     raise UserError(f"checkpoints know box and discrete spaces, not {space}.")
 
@@ -107,6 +109,8 @@ def decode_space(data: dict[str, Any]) -> spaces.Space:
     """Undo `encode_space`."""
     if data["kind"] == "discrete":
         return spaces.Discrete(data["n"], start=data["start"])
+    if "channels" in data:
+        return FrameStack(tuple(data["shape"]), int(data["channels"]))
     dtype, shape = np.dtype(data["dtype"]).type, tuple(data["shape"])
     bounds = [np.broadcast_to(np.array(data[k], dtype), shape).copy() for k in ("low", "high")]
     return spaces.Box(bounds[0], bounds[1], shape, dtype)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reprl.cli.arguments import TRUST, Key, parse
-from reprl.envs.defaults import CLEAN
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.machine import SKIP
 from reprl.errors import UserError
-from reprl.settings import SEED, SEVERITY
+from reprl.escaping import shown
+from reprl.runs.places import check_writable
+from reprl.settings import EPISODES, SEED, SEVERITY
+
+if TYPE_CHECKING:
+    from reprl.evaluation.players import Task
 
 HELP = "play the game yourself, in any variant, or watch an agent: reprl play agent:imitation"
 
@@ -26,16 +33,33 @@ KEYS = {
         "auto", "auto, window or terminal", choices=lambda: ("auto", "window", "terminal")
     ),
     "seed": Key(0, "the first game", "int", allowed=SEED),
+    "game": Key(DEFAULT_GAME, "the game; of an agent it is the agent's"),
+    "record": Key(False, "keep your games: the same ones that agents are evaluated on", "bool"),
+    "episodes": Key(3, "with record=true: games to play", "int", allowed=EPISODES),
+    "name": Key("me", "with record=true: who plays"),
+    "out": Key(Path("people"), "with record=true: folder of evaluation/episodes.csv", "path"),
     "trust": TRUST,
 }
 
 
 def run(arguments: list[str]) -> int:
     places, values = parse("play", arguments, KEYS, "perhaps", archives=True)
+    from reprl.envs.games import canonical
     from reprl.envs.variation import find
+    from reprl.evaluation.episodes import FRAME_LIMIT
+    from reprl.evaluation.players import Task
 
+    if places and values["record"]:
+        raise UserError("record=true keeps a person's games: name no agent, or reprl evaluate it.")
+    if values["record"]:
+        check_writable(values["out"], "out")
+        _require_name(values["name"])
     seen, agent = watched(places[0], values["seed"]) if places else ({}, None)
-    variant = find(values["variant"], values["severity"], *([seen["game"]] if seen else []))
+    played = seen.get("game") or canonical(values["game"])
+    variant = find(values["variant"], values["severity"], played)
+    tasks = [Task(variant, e, values["seed"]) for e in range(values["episodes"])]
+    if not values["record"]:
+        tasks = []
     from reprl.envs import play
 
     window = values["where"] == "window" or (values["where"] == "auto" and play.has_screen())
@@ -49,8 +73,9 @@ def run(arguments: list[str]) -> int:
         severity=None,
         seed=values["seed"],
         view=values["view"],
-        settings=seen,
+        settings=seen or {"game": played, "max_frames": FRAME_LIMIT},
         agent=agent,
+        games=[task.game_seed for task in tasks],
     )
     try:
         if window:
@@ -61,8 +86,36 @@ def run(arguments: list[str]) -> int:
         return 130
     finally:
         session.close()
+        if tasks:
+            keep(session.finished, tasks, values["name"], values["out"])
     print(f"best game: {session.best:g} points")
     return 0
+
+
+def keep(games: list[tuple[float, int, bool]], tasks: list[Task], name: str, out: Path) -> None:
+    """Write the finished games of a person as rows of the table of games."""
+    from reprl import tables
+    from reprl.evaluation.episodes import FinishedGame
+    from reprl.evaluation.evaluate import table
+    from reprl.evaluation.players import PersonAgent
+    from reprl.schema import EPISODES as TABLE
+
+    rows = [
+        FinishedGame(task, score, frames, frames // SKIP, "frame_limit" if cut else "game_over", "")
+        for task, (score, frames, cut) in zip(tasks, games, strict=False)
+    ]
+    if not rows:
+        print("no game was finished, so nothing is recorded.")
+        return
+    path = out / "evaluation" / "episodes.csv"
+    tables.merge(path, table(rows, PersonAgent(name), 0.0), TABLE)
+    print(f"{len(rows)} games of {shown(name)} -> {shown(path)}")
+    print(f"next: reprl report RUNS {shown(out)}")
+
+
+def _require_name(name: str) -> None:
+    if not re.fullmatch(r"\w[\w .-]{0,39}", name):
+        raise UserError(f"name={name[:60]} must be 1 to 40 letters, digits, spaces, dots or -.")
 
 
 def watched(place: Path, seed: int) -> tuple[dict[str, Any], Callable[[np.ndarray, bool], int]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from reprl import trust
 from reprl.config.placement import machine_cores, shares_minibatches
 from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
-from reprl.settings import CLASSES, LOADS, NOT_HERE, WITHOUT_RANGE
+from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
 from reprl.validation import choice, flag
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ WITHOUT = {
 }
 CONTINUOUS: tuple[str, ...] = ()  # algorithms for continuous actions
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
+MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
 
@@ -114,10 +116,41 @@ def check_ranks(config: Config) -> None:
         )
 
 
+def check_curriculum(config: Config) -> None:
+    """Refuse stages that say nothing, or nobody to play them."""
+    kind, stage = config.env.curriculum, config.env.stage
+    if kind is None:
+        if stage is not None:
+            raise UserError(
+                f"env.stage={stage} belongs to a curriculum: choose env.curriculum from "
+                f"{', '.join(CURRICULA)}."
+            )
+        return
+    stages = config.env.variants
+    if len(stages) < 2:
+        raise UserError(
+            f"env.curriculum={kind} needs stages: name several variants, as in "
+            "env.variant=[original,green_lines]."
+        )
+    if stage is None:
+        raise UserError(f"env.curriculum={kind} needs env.stage: {STAGE[kind]}.")
+    STAGE[kind].checked("env.stage", stage)
+    if kind == "schedule" and (len(stage) != len(stages) - 1 or sorted(set(stage)) != stage):
+        raise UserError(
+            f"env.stage={stage} must be {len(stages) - 1} growing steps, at which the stages after "
+            f"the first of {len(stages)} begin."
+        )
+    if config.ranks > 1:
+        raise UserError(f"env.curriculum={kind} is for one process: set ranks=1.")
+    if str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
+        raise UserError(f"env.curriculum={kind} is for training in games, not for pretraining.")
+
+
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
     from reprl.envs.games import game
+    from reprl.envs.observation import check_observation
     from reprl.envs.variation import find
 
     reward_mode(config.env.reward, training=True, key="env.reward")
@@ -125,7 +158,8 @@ def check_variants(config: Config) -> None:
     game_is_known = not (trust.looks_only() and trust.names_user_code(config.env.game))
     if game_is_known:
         game(config.env.game)  # refuses one that is not there
-    if len(config.env.variants) > config.env.n_envs:
+        check_observation(config.env, game(config.env.game), "env.")
+    if config.env.curriculum is None and len(config.env.variants) > config.env.n_envs:
         raise UserError(
             f"env.variant names {len(config.env.variants)} variants, more than "
             f"env.n_envs={config.env.n_envs}: each needs an environment."
@@ -187,6 +221,35 @@ def check_motion(config: Config) -> None:
             f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
             "or more."
         )
+
+
+def check_mirrors(config: Config) -> None:
+    """Refuse pictures mirrored left to right in a game that is not its own mirror image."""
+    from reprl.envs.games import game
+
+    if trust.looks_only() and trust.names_user_code(config.env.game):
+        return
+    if not game(config.env.game).symmetric:
+        for part in ("augmentation", "auxiliary"):
+            if flips := [t for t in _targets(getattr(config, part)) if t.endswith(MIRRORING)]:
+                raise UserError(
+                    f"{part}={config.choices.get(part)} mirrors pictures ({flips[0]}), and "
+                    f"{config.env.game} is not its own mirror image: choose another."
+                )
+
+
+def _targets(spec: Any) -> Iterator[str]:
+    """Every class that a spec names, itself or deeper; names of options stand for their classes."""
+    if isinstance(spec, str):
+        yield f".{spec.title()}" if spec == "flip" else ""
+    elif isinstance(spec, Mapping):
+        yield str(spec.get("_target_", ""))
+        for key, value in spec.items():
+            if key != "_target_":
+                yield from _targets(value)
+    elif isinstance(spec, list | tuple):
+        for value in spec:
+            yield from _targets(value)
 
 
 def check_parent(config: Config) -> None:

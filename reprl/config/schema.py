@@ -21,7 +21,9 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_algo,
     check_batches,
+    check_curriculum,
     check_gymnasium,
+    check_mirrors,
     check_motion,
     check_parent,
     check_pretraining,
@@ -34,13 +36,24 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, without_later
 from reprl.errors import UserError, nearest
 from reprl.naming import method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
 from reprl.schema import PARTS
-from reprl.settings import ENV, EPISODES, MODES, RANKS, SEED, STEPS, THREADS, declared
+from reprl.settings import (
+    CURRICULA,
+    ENV,
+    EPISODES,
+    MODES,
+    OBSERVATIONS,
+    RANKS,
+    SEED,
+    STEPS,
+    THREADS,
+    declared,
+)
 from reprl.validation import Number, Setting, choice, flag
 
 NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
@@ -61,6 +74,14 @@ class Env:
     max_frames: int = field(metadata={"range": ENV["max_frames"]})
     reward: Any  # clip, raw, a factor, or None to clip
     background: float | str | None = field(default=None, metadata={"range": ENV["background"]})
+    observation: str = field(default="frames", metadata={"choices": OBSERVATIONS})
+    missed: float = field(default=0.0, metadata={"range": ENV["missed"]})
+    mislabelled: float = field(default=0.0, metadata={"range": ENV["mislabelled"]})
+    shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
+    gray: bool = field(default=True, metadata={"range": ENV["gray"]})
+    skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
+    stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
     @property
     def variants(self) -> list[Any]:
@@ -140,8 +161,10 @@ class Config:
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
         found = {key: value for key, value in asdict(self).items() if key != "run_dir"}
-        if found["env"]["background"] is None:  # as versions that did not have it wrote it
-            found["env"].pop("background")
+        found["env"] = without_later(found["env"])  # as versions that had no such keys wrote it
+        for key in ("curriculum", "stage"):
+            if found["env"][key] is None:
+                found["env"].pop(key)
         if not found["callbacks"]:
             found.pop("callbacks")
         if found["ranks"] == 1:
@@ -268,8 +291,10 @@ def check(values: Mapping[str, Any]) -> Config:
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
+    check_curriculum(config)
     check_variants(config)
     check_motion(config)
+    check_mirrors(config)
     check_parent(config)
     check_pretraining(config)
     check_gymnasium(config)
@@ -341,7 +366,7 @@ def _value(key: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if value is None and type(None) in kinds:
         return None
-    if int in kinds or float in kinds:
+    if int in kinds or float in kinds or bool in kinds:
         return metadata["range"].checked(key, value)
     if str in kinds:
         # YAML reads an unquoted off as false

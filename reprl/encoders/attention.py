@@ -64,25 +64,27 @@ class ChangeBranch(nn.Module):
     rows: Tensor
     columns: Tensor
 
-    def __init__(self, frames: int, size: tuple[int, int], resolution: int) -> None:
+    def __init__(self, frames: int, size: tuple[int, int], resolution: int, each: int = 1) -> None:
         super().__init__()
-        require_stack(frames, "attention on motion")
-        self.side = SideBranch(frames - 1, size, resolution)
+        require_stack(frames // each, "attention on motion")
+        self.each = each  # channels of a frame; `frames` counts all of them
+        self.side = SideBranch(frames - each, size, resolution)
         cells = grid(self.side, size, "attention branch")
         for name, axis in (("rows", cells.rows), ("columns", cells.columns)):
             spread = gaussians(axis, axis.pixels)  # (pixels, cells)
             self.register_buffer(name, (spread / spread.amax(dim=0)).T, persistent=False)
 
     def forward(self, images: Tensor, *, threshold: float, decay: float) -> Tensor:
-        changed = change(images, threshold=threshold, decay=decay)
-        features = self.side(differences(images, threshold=threshold))
+        changed = change(images, threshold=threshold, decay=decay, each=self.each)
+        features = self.side(differences(images, threshold=threshold, each=self.each))
         return torch.cat([separable(self.rows, self.columns, changed), features], dim=1)
 
 
 class Attention(KeepsOwnWeights):
     """A mask with its place in the encoder; K masks, one unless each frame has its own.
 
-    `frames` are those of the stack, `channels` those the trunk is fed, which may be differences.
+    `frames` are the channels of the stack, of which each frame has `each`; `channels` those that
+    the trunk is fed, which may be differences.
     """
 
     image_rows: Tensor
@@ -104,8 +106,14 @@ class Attention(KeepsOwnWeights):
         floor: float | None = None,
         hard: str | Mapping[str, Any] | None = None,
         optimizer: Mapping[str, Any] | None = None,
+        each: int = 1,
     ) -> None:
         super().__init__()
+        if per_frame and each > 1:
+            raise UserError(
+                f"attention.per_frame=true is for gray frames, and these have {each} channels: set "
+                "attention.per_frame=false."
+            )
         check = checker(PLACEMENT, "attention")
         where, floor = check("where", where), check("floor", floor)
         resolution = check("resolution", resolution)
@@ -122,7 +130,7 @@ class Attention(KeepsOwnWeights):
         if isinstance(resolution, int):
             size = (trunk.rows.pixels, trunk.columns.pixels)
             if of_change:
-                self.branch = ChangeBranch(frames, size, resolution)
+                self.branch = ChangeBranch(frames, size, resolution, each)
             else:
                 self.branch = SideBranch(1 if per_frame else channels, size, resolution)
             self.grid = grid(self.branch, size, "attention branch")
@@ -211,7 +219,13 @@ def _own_optimizer(settings: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def build_attention(
-    spec: Spec | None, *, frames: int, channels: int, trunk: ReceptiveFields, trunk_channels: int
+    spec: Spec | None,
+    *,
+    frames: int,
+    channels: int,
+    trunk: ReceptiveFields,
+    trunk_channels: int,
+    each: int = 1,
 ) -> Attention | None:
     """Attention from a spec: keys of placement are taken here, the others go to the mask."""
     if isinstance(spec, Mapping) and spec and "_target_" not in spec:
@@ -229,5 +243,6 @@ def build_attention(
             channels=channels,
             trunk=trunk,
             trunk_channels=trunk_channels,
+            each=each,
             **placement,
         )

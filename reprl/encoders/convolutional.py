@@ -14,6 +14,7 @@ from reprl.encoders.attention import build_attention
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.encoders.geometry import ReceptiveFields, gaussians, grid, separable
 from reprl.encoders.inputs import Input
+from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.settings import ENCODER
 from reprl.validation import checker
@@ -51,7 +52,10 @@ class ConvEncoder(Encoder):
         features_dim, dropout = check("features_dim", features_dim), check("dropout", dropout)
         frames, height, width = image_shape(observation_space)
         super().__init__(observation_space, features_dim)
-        self.input = Input(frames=frames, kind=input, contrast=contrast, threshold=threshold)
+        each = frame_channels(observation_space)
+        self.input = Input(
+            frames=frames, kind=input, contrast=contrast, threshold=threshold, each=each
+        )
         channels = self.input.channels
         if not isinstance(trunk, nn.Module):
             trunk = trunk(channels)
@@ -67,6 +71,7 @@ class ConvEncoder(Encoder):
         self.attention = build_attention(
             attention,
             frames=frames,
+            each=each,
             channels=channels,
             trunk=self.grid,
             trunk_channels=feature_map.shape[1],

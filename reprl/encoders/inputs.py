@@ -21,26 +21,37 @@ class Input(nn.Module):
     """Float images (B, stack, H, W) in [0, 1] -> what the first convolution sees (B, C, H, W)."""
 
     def __init__(
-        self, *, frames: int, kind: str = "frames", contrast: int = 0, threshold: float = 0.0
+        self,
+        *,
+        frames: int,
+        kind: str = "frames",
+        contrast: int = 0,
+        threshold: float = 0.0,
+        each: int = 1,
     ) -> None:
         super().__init__()
+        self.each = each  # channels of a frame; `frames` counts all of them
         check = checker(ENCODER, "encoder")
         self.kind: str = check("input", kind)
         self.contrast: int = check("contrast", contrast)
         self.threshold = float(check("threshold", threshold))
         if kind != "frames":
-            require_stack(frames, f"encoder.input={kind}")
+            require_stack(frames // each, f"encoder.input={kind}")
         if threshold and kind == "frames":
             raise UserError(
                 f"encoder.threshold={threshold:g} is a dead zone for differences: set "
                 "encoder.input=differences or both, or encoder.threshold=0."
             )
-        self.channels = {"frames": frames, "differences": frames - 1, "both": 2 * frames - 1}[kind]
+        self.channels = {
+            "frames": frames,
+            "differences": frames - each,
+            "both": 2 * frames - each,
+        }[kind]
 
     def forward(self, images: Tensor) -> Tensor:
         if self.kind == "frames":
             return self._frames(images)
-        moved = differences(images, threshold=self.threshold)
+        moved = differences(images, threshold=self.threshold, each=self.each)
         if self.contrast:
             # no mean is taken out: where nothing changed, there must stay nothing
             moved = _normalised(moved, self.contrast)
@@ -54,23 +65,26 @@ class Input(nn.Module):
         return _normalised(images - _mean(images, self.contrast), self.contrast)
 
 
-def differences(images: Tensor, *, threshold: float = 0.0) -> Tensor:
+def differences(images: Tensor, *, threshold: float = 0.0, each: int = 1) -> Tensor:
     """Signed x[t] - x[t-1] of a stack: (B, stack, H, W) -> (B, stack - 1, H, W).
+
+    Frames of several channels, `each`, are (B, stack x each, H, W) and stay side by side.
 
     `threshold` is a dead zone in gray levels: a smaller change is none, a larger one is kept whole.
     """
-    moved = images[:, 1:] - images[:, :-1]
+    moved = images[:, each:] - images[:, :-each]
     return moved * (moved.abs() > threshold / 255) if threshold else moved
 
 
-def change(images: Tensor, *, threshold: float = 0.0, decay: float = 1.0) -> Tensor:
+def change(images: Tensor, *, threshold: float = 0.0, decay: float = 1.0, each: int = 1) -> Tensor:
     """How much each pixel changed within the stack: (B, stack, H, W) -> (B, 1, H, W) in [0, 1].
 
     The largest |difference|, each counted `decay` times as much as the one after it.
     """
-    moved = differences(images, threshold=threshold).abs()
+    moved = differences(images, threshold=threshold, each=each).abs()
     if decay != 1:
         ages = torch.arange(moved.shape[1] - 1, -1, -1, device=moved.device, dtype=moved.dtype)
+        ages = ages if each == 1 else ages.div(each, rounding_mode="floor")
         moved = moved * (decay**ages)[:, None, None]
     return moved.amax(dim=1, keepdim=True)
 

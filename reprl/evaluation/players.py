@@ -15,11 +15,12 @@ import torch
 
 from reprl.components import class_of, names, resolve
 from reprl.envs import Variant
+from reprl.envs.defaults import LATER
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
-from reprl.naming import method_of, parts_of
+from reprl.naming import PERSON, method_of, parts_of
 from reprl.policy import Player, State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schedules import Schedule
@@ -91,6 +92,24 @@ class RandomAgent:
     ) -> np.ndarray:
         assert self.n_actions is not None
         return (uniforms * self.n_actions).astype(np.int64)
+
+
+class PersonAgent:
+    """Whoever sits at the keys: the labels of their games; they choose their actions themselves."""
+
+    deterministic = False
+
+    def __init__(self, name: str) -> None:
+        self.labels = labels_of(PERSON, run=f"{PERSON}_{name}".replace(" ", "-"))
+
+    def act(
+        self,
+        observations: np.ndarray,
+        objects: Callable[[], list[Objects]],
+        uniforms: np.ndarray,
+        tasks: Sequence[Task | None],
+    ) -> np.ndarray:
+        raise UserError("a person cannot be asked for an action: reprl play record=true.")
 
 
 class ModelAgent:
@@ -226,7 +245,7 @@ def _described(model: Any) -> dict[str, Any]:
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
-        "env": {"background": getattr(env, "background", seen.get("background"))},
+        "env": {key: getattr(env, key, seen.get(key, usual)) for key, usual in LATER.items()},
     }
 
 

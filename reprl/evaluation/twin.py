@@ -181,7 +181,7 @@ def _require_same_game(env: GameVecEnv, chosen: list[Variant]) -> None:
         return  # no ground truth there; rewards and ends are compared all the same
     clean, *others = env.objects()
     for variant, objects in zip(chosen, others, strict=True):
-        if env.game.facts(objects) != env.game.facts(clean):
+        if env.game.facts(objects.console) != env.game.facts(clean.console):
             raise UserError(f"{reason(variant)}: leave it out.")
 
 

@@ -66,6 +66,9 @@ def record(
 ) -> RecordedPlay:
     """Record at least `frames` frames, whole steps of all environments, into a new folder."""
     settings = env.settings
+    if settings.observation != "frames" or not settings.gray:
+        shown = "gray=false" if settings.observation == "frames" else settings.observation
+        raise UserError(f"a recording holds gray frames, and this environment shows {shown}.")
     facts = Facts(
         game=settings.game,
         variants=list(dict.fromkeys(variant_label(v.name, v.severity) for v in env.variants)),

@@ -19,6 +19,7 @@ from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
+from reprl.runs.curriculum import Curriculum
 from reprl.runs.diff import differences, previous
 from reprl.runs.folder import RunFolder
 from reprl.runs.logbook import identity_of
@@ -57,6 +58,9 @@ class Session:
         self.averages = Averages(state.get("averages"))
         self.best: dict[str, float] | None = state.get("best")
         self.pending = bool(state.get("pending"))  # a signal came before this step's validation
+        self.curriculum = Curriculum.of(config, model.num_timesteps, state.get("curriculum"))
+        if self.curriculum is not None:
+            self.curriculum.apply(model)
         self.sinks: list[Sink] = []
         self.shows: list[MediaSink] = []  # those of them that take pictures too
         self.stack = ExitStack()
@@ -141,6 +145,10 @@ class Session:
         if scores:
             self._show_media()
         self._show(row=row)
+        if self.curriculum is not None and not self.pending and self.curriculum.advance(self.model):
+            env: Any = self.model.env
+            now = f"{self.curriculum.stage + 1} of the curriculum: {env.variants[0].name}"
+            self.progress.say(f"step {step:,}, stage {now}")
         due = last or improved or self._crosses(config.checkpoint.every)
         agreed = self.ranks.agree(due or interrupts(), interrupts.number or 0, self.pending)
         if agreed.save:
@@ -168,6 +176,8 @@ class Session:
     def save(self) -> None:
         """Checkpoint, with the open averages and the best score."""
         state = {"averages": self.averages.state(), "best": self.best, "pending": self.pending}
+        if self.curriculum is not None:
+            state["curriculum"] = self.curriculum.state()
         protect = (int(self.best["step"]),) if self.best else ()
         checkpoint.save(
             self.model,
@@ -244,6 +254,9 @@ class Session:
     def _write_row(self, scores: dict[str, float]) -> None:
         row = self.averages.take()
         row |= {"rollout/score": self._score(), "rollout/length": self._episode_mean("l")}
+        if self.curriculum is not None:
+            row |= {"curriculum/stage": self.curriculum.stage}
+            row |= {"curriculum/variant": self.curriculum.place}
         row |= scores
         self._moment = self._measure(row)
         row |= {

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reprl import guard
 from reprl.errors import UserError
@@ -39,7 +39,7 @@ def require_memory(configs: Iterable[Config]) -> None:
 def estimate(config: Config) -> tuple[int, str]:
     """Bytes that a run needs at least, and the settings that most of them are for."""
     env, algo = config.env, config.algo
-    picture = env.size * env.size
+    picture = env.size * env.size * _channels(env)
     kept = config.rollout if config.mode == "fast" else config.rollout * env.stack
     batch = algo.get("batch_size") if "batch_size" in algo else config.rollout
     batch = batch if isinstance(batch, int) else config.rollout
@@ -58,6 +58,15 @@ def estimate(config: Config) -> tuple[int, str]:
     if isinstance(buffer, int):
         parts[f"algo.buffer_size={buffer}"] = buffer * picture
     return sum(parts.values()), max(parts, key=lambda name: parts[name])
+
+
+def _channels(env: Any) -> int:
+    """Of one frame."""
+    if env.observation == "planes":
+        from reprl.envs.games import game
+
+        return len(game(env.game).classes)
+    return 1 if env.gray else 3
 
 
 def memory() -> int:

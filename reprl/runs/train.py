@@ -32,6 +32,7 @@ from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
 from reprl.distributed.environment import LOST, place, watched
 from reprl.distributed.exchange import RankLost
 from reprl.distributed.ranks import OneRank, Private, Ranks, join
+from reprl.envs.defaults import LATER
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
 from reprl.precision import FP32
@@ -414,7 +415,7 @@ def make_env(config: Config, ranks: OneRank | None = None) -> AtariVecEnv:
 
     e = config.env
     return make_vec_env(
-        e.variant,
+        e.variant if e.curriculum is None else e.variants[0],
         e.n_envs,
         config.seed,
         e.workers,
@@ -427,7 +428,7 @@ def make_env(config: Config, ranks: OneRank | None = None) -> AtariVecEnv:
         noop_max=e.noop_max,
         max_frames=e.max_frames,
         reward=e.reward,
-        background=e.background,
+        **{key: getattr(e, key) for key in LATER},
         share=(ranks.rank, ranks.size) if ranks is not None else (0, 1),
     )
 

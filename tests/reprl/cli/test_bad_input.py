@@ -69,6 +69,7 @@ env=gymnasium eval.variants=[green_lines] | 'green_lines' | only original
 env=gymnasium encoder.activation=tan | encoder.activation=tan | 'tanh'
 env=gymnasium encoder.hidden=64 | encoder.hidden
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
+env.game=ocatari:Freeway | ocatari:Freeway | docs/games.md
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
 env.variant=drift_up | 'drift_up' cannot be played in game 'breakout'
 env.variant=mode_3 | 'mode_3'
@@ -139,6 +140,22 @@ env.reward=-1 | env.reward=-1
 env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
+env.observation=plane | env.observation=plane | 'planes'
+env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.missed=0.1 | env.missed=0.1 | env.observation=frames
+env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
+env.observation=binary env.gray=false | env.observation=binary | env.gray=true
+env.gray=false env.background=1 | env.background=1 | env.gray=false
+env.gray=3 | env.gray=3
+env.skip=0 | env.skip=0
+env.stage=1000 | env.stage=1000 | env.curriculum
+env.curriculum=sequence env.stage=1000 | env.curriculum=sequence | env.variant
+env.curriculum=sequenc env.stage=1000 | env.curriculum=sequenc | 'sequence'
+env.curriculum=success env.variant=[original,noise] | env.curriculum=success | env.stage
+env.curriculum=random env.variant=[original,noise] env.stage=0 | env.stage=0
+env.curriculum=schedule env.variant=[original,noise] env.stage=[5,2] | env.stage | 1 growing
+env.curriculum=sequence env.variant=[original,blur] env.stage=8 ranks=2 | env.curriculum | ranks=1
+env.game=pong augmentation=flip | augmentation=flip | pong
 run_dir={file} | is a file
 run_dir={run} | already holds a run
 parent={empty} | {empty} | checkpoint
@@ -359,6 +376,11 @@ plasticity {empty} | {empty}
 plasticity {run} frames=1 | frames=1
 plasticity {run} steps=0 | steps=0
 plasticity {run} checkpoint=soon | checkpoint=soon
+play record=true name=a/b | name=a/b
+play record=true episodes=0 | episodes=0
+play record=true out={file} | {file}
+play agent:imitation record=true | record=true
+play game=pong variant=mode_4 | mode_4 | pong
 report | at least one run folder
 report nowhere | no folder 'nowhere'
 report {file} | is a file
