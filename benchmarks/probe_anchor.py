@@ -90,7 +90,13 @@ def order(found: pd.DataFrame, player: str) -> list[str]:
 
 def table() -> str:
     """What each encoder holds, as the page shows it, and whether the order is the published one."""
-    rows = measured()
+    if not all((RESULTS / folder / FILES["probes"]).is_file() for folder in RUNS):
+        return "**Not measured yet.**"
+    return written(measured())
+
+
+def written(rows: pd.DataFrame) -> str:
+    """The table of measured rows, and a sentence for each kind of play."""
     found = scores(rows)
     known = [name for name in found if name != "mean"]
     lines = [["played by", "encoder", *known, "mean"], ["---", "---", *["---:"] * (len(known) + 1)]]

@@ -29,13 +29,15 @@ def timed(words: list[str], of: str, file: Path | None = None) -> None:
 
 def keep(of: str, command: str, core: float, file: Path) -> None:
     """Put the row into the file; the same command measured again is replaced."""
-    rows = [pd.DataFrame([{"of": of, "command": command, "core_seconds": round(core, 1)}])]
-    if file.is_file():
-        known = costs(file)
-        rows.insert(0, known[(known["of"] != of) | (known["command"] != command)])
-    write_atomically(file, pd.concat(rows, ignore_index=True).to_csv(index=False))
+    row = {"of": of, "command": command, "core_seconds": round(core, 1)}
+    known = costs(file).to_dict("records")
+    others = [r for r in known if (r["of"], r["command"]) != (of, command)]
+    write_atomically(file, pd.DataFrame([*others, row]).to_csv(index=False))
 
 
 def costs(file: Path | None = None) -> pd.DataFrame:
-    """What has been measured: of, command, core_seconds."""
-    return pd.read_csv(file or COSTS)
+    """What has been measured: of, command, core_seconds; nothing where there is no file."""
+    file = file or COSTS
+    if not file.is_file():
+        return pd.DataFrame(columns=["of", "command", "core_seconds"])
+    return pd.read_csv(file)
