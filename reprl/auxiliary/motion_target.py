@@ -84,7 +84,7 @@ class MotionTarget(AuxiliaryLoss):
         frames = torch.cat(pictures, dim=1)  # (B, steps * stack, H, W)
         there = frames.amax(dim=(2, 3)) > 0  # at its start a game has black frames, not yet filled
         view = self.views(frames, batch.generator).observations
-        attention = encoder.encode(batch.images(view[:, :stack])).attention
+        attention = encoder.attend(batch.images(view[:, :stack]))
         assert attention is not None  # (B, K, h, w)
         with torch.no_grad():
             target = self._moved(view[:, :stack], there[:, :stack], attention.shape[1])

@@ -62,7 +62,7 @@ class ObjectTarget(AuxiliaryLoss):
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         view = self.views(batch.originals, batch.generator).observations
-        attention = encoder.encode(batch.images(view)).attention
+        attention = encoder.attend(batch.images(view))
         assert attention is not None  # (B, K, h, w)
         target = self.target(batch.boxes).expand_as(attention)
         weight = 1 + (self.positive - 1) * target

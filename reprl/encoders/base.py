@@ -46,6 +46,10 @@ class Encoder(BaseFeaturesExtractor):
         """Encode float images (B, C, H, W) in [0, 1]."""
         raise AssertionError(f"{type(self).__name__} must define encode()")
 
+    def attend(self, images: Tensor) -> Tensor | None:
+        """The attention (B, K, h, w) of `encode` alone; None without a mask."""
+        return self.encode(images).attention
+
     def forward(self, images: Tensor) -> Tensor:
         return self.encode(images).features
 

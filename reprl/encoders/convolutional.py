@@ -99,6 +99,12 @@ class ConvEncoder(Encoder):
         features = self.linear(self.pool(feature_map).flatten(1))
         return EncoderOutput(self.dropout(features), feature_map, attention)
 
+    def attend(self, images: Tensor) -> Tensor | None:
+        look = self.attention
+        if look is None or look.branch is None:
+            return super().attend(images)
+        return look(self.input(images), None, images)[1]  # a side branch does without the trunk
+
     def project(self, attention: Tensor, size: int | tuple[int, int]) -> Tensor:
         """Spread cells (B, K, h, w) over pixels (B, K, H, W), keeping each map's mass.
 

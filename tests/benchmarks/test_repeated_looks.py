@@ -78,7 +78,8 @@ def test_a_margin_moves_the_question(variances) -> None:
 
 def test_the_page_has_tables_made_by_the_script() -> None:
     page = sim.PAGE.read_text()
-    assert "<!-- looks -->\nmade\n<!-- end looks -->" in sim.replaced(page, "made\n")
+    made = sim.replaced(page, "made\n", "looks", "end looks")
+    assert "<!-- looks -->\nmade\n<!-- end looks -->" in made
     for first, most in sim.DESIGNS:
         assert f"{first} to {most} seeds" in page
     shares = page.split("<!-- looks -->")[1].split("| found, %")[0]

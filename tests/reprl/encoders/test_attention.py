@@ -58,6 +58,19 @@ def test_range_and_gradients_on_every_trunk(kind, encoder):
         assert parameter.grad.abs().sum() > 0, name
 
 
+@pytest.mark.parametrize("kind", MASKS)
+def test_attention_alone_is_that_of_the_whole_encoding(kind):
+    model, images = masked(kind), torch.rand(3, 4, 84, 84)
+    torch.testing.assert_close(model.attend(images), model.encode(images).attention, rtol=0, atol=0)
+    assert Nature(space()).attend(images) is None
+
+
+def test_a_side_branch_attends_without_the_trunk():
+    model = masked("image")
+    model.cnn = nn.Identity()
+    assert model.attend(torch.rand(2, 4, 84, 84)).shape == (2, 1, 21, 21)
+
+
 @pytest.mark.parametrize("where", ["features", "image"])
 @pytest.mark.parametrize("resolution", ["native", 21, 42])
 def test_every_place_and_resolution(where, resolution):
