@@ -51,6 +51,11 @@ def commands(name: str) -> list[list[str]]:
     ]
 
 
+def agents() -> list[str]:
+    """The shipped agents that have been measured."""
+    return [name for name in shipped() if (RESULTS / name / FILES["probes"]).is_file()]
+
+
 def measured(name: str, kind: str) -> pd.DataFrame:
     """A committed table of a shipped agent."""
     schema: TableSchema = SCHEMAS[kind]
@@ -66,7 +71,7 @@ def score(name: str, variant: str) -> float:
 def probed() -> str:
     """Score beside what is read in the layer of the heads; R2, balanced accuracy of directions."""
     lines = [["agent", "variant", "score", *LABELS], ["---", "---", *["---:"] * (1 + len(LABELS))]]
-    for name in shipped():
+    for name in agents():
         found = over_runs(measured(name, "probes"))
         for source in ("agent", "untrained", "pixels", "shuffled", "truth"):
             part = found[found["source"] == source]
@@ -87,7 +92,7 @@ def probed() -> str:
 def errors() -> str:
     """Mean error in pixels of 84 and correlation, in the same layer."""
     lines = [["agent", "variant", *POSITIONS], ["---", "---", *["---:"] * len(POSITIONS)]]
-    for name in shipped():
+    for name in agents():
         found = measured(name, "probes")
         found = found[(found["source"] == "agent") & (found["layer"] == LAYER)]
         for variant in ("original", *VARIANTS):
@@ -101,7 +106,7 @@ def layered() -> str:
     """The ball's place layer by layer and variant by variant, of the agent and of first weights."""
     columns = ("original", *VARIANTS)
     lines = [["agent", "layer", *columns], ["---", "---", *["---:"] * len(columns)]]
-    for name in shipped():
+    for name in agents():
         found = measured(name, "probes")
         found = found[found["label"].isin(["ball_x", "ball_y"])]
         found = found.assign(r2=found["r2"].clip(lower=0))
@@ -116,7 +121,7 @@ def damaged() -> str:
     """Similarity and what comes back, layer by layer, on green lines."""
     columns = ("cka", "cosine", "distance", "policy_returned", "policy_offset", "value_offset")
     lines = [["agent", "variant", "layer", *columns], ["---"] * 3 + ["---:"] * len(columns)]
-    for name in shipped():
+    for name in agents():
         found = measured(name, "layers")
         for variant in ("green_lines", "constant_rectangle"):
             for row in found[found["variant"] == variant].to_dict("records"):
@@ -130,7 +135,7 @@ def reacted() -> str:
     lines = [["player", "object", "policy js", "action flips", "value", "gradient (times even)"]]
     lines.append(["---", "---", *["---:"] * 4])
     seen = set()
-    for name in shipped():
+    for name in agents():
         found = measured(name, "interventions")
         for (method, thing), part in found.groupby(["method", "object"], sort=False):
             scripted = str(method).startswith("scripted")
@@ -147,7 +152,7 @@ def reacted() -> str:
 def correlated() -> str:
     """The rank correlation of reaction and gradient over all changes."""
     parts = []
-    for name in shipped():
+    for name in agents():
         own = measured(name, "interventions")
         known = own["rank_correlation"].dropna()
         parts.append(f"{name} {known.iloc[0]:.2f}" if len(known) else f"{name} unknown")
@@ -158,7 +163,7 @@ def broken() -> str:
     """The searched sizes."""
     lines = [["agent", "cells", "row, column", "gray", "policy js", "score", "clean", "broken"]]
     lines.append(["---", "---", "---", *["---:"] * 4, "---"])
-    for name in shipped():
+    for name in agents():
         for row in measured(name, "breaking").to_dict("records"):
             place = f"{row['row']:.0f}, {row['column']:.0f}"
             numbers = [_number(row[k]) for k in ("score", "clean")]
@@ -173,8 +178,10 @@ def costed() -> str:
     """Seconds of one core that each command took, of each agent."""
     found = costs().set_index(["of", "command"])["core_seconds"].to_dict()
     names = [words[0] for words in commands("")]
+    if not any((name, k) in found for name in agents() for k in names):
+        return "**Not measured yet.**"
     lines = [["agent", *names], ["---", *["---:"] * len(names)]]
-    for name in shipped():
+    for name in agents():
         lines.append([name, *(_number(found.get((name, k), np.nan), 0) for k in names)])
     return _table(lines)
 
