@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-ray demo docs test test-ray torture typed lint lock sbom release bench clean
+.PHONY: results setup setup-ray demo docs test test-ray torture typed lint lock sbom release bench clean
 
 setup: $(VENV)/.ready
 
@@ -48,6 +48,11 @@ demo: setup
 	$(BIN)/reprl attention demo/ppo variant=original,green_lines steps=160
 	$(BIN)/reprl report demo out=demo/report names=imitation-nature:frames,imitation-nature_background:background,ppo-nature_background:background_then_ppo
 	@echo "open demo/report/report.html; the agents' games and maps are beside it, in demo"
+
+# Every table and figure of docs/results.md and README, from the committed results.
+results: setup
+	$(BIN)/python -m benchmarks.results_page
+	$(BIN)/python -m tools.readme_pictures
 
 # The pages of docs/ and the docstrings as a site in build/site; every dead link is an error.
 docs: setup typed

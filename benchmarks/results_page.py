@@ -198,7 +198,39 @@ FIRST = {
     "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
     WITH_MASK: "attention + contrastive (`attention_contrastive`)",
 }
+def published_games(agent: str) -> pd.DataFrame:
+    """The games that a shipped agent was published with."""
+    return pd.read_csv(shipped()[agent] / "evaluation" / "episodes.csv")
+
+
+def agents_scores() -> str:
+    """Mean points of every shipped agent on the clean game and the published variants."""
+    lines = ["| agent | " + " | ".join([CLEAN, *PUBLISHED]) + " |", "|---" * 6 + "|"]
+    for name in shipped():
+        means = published_games(name).groupby("variant")["episode_return"].mean()
+        cells = " | ".join(f"{means[v]:.1f}" for v in (CLEAN, *PUBLISHED))
+        lines.append(f"| `agent:{name}` | {cells} |")
+    return "\n".join(lines)
+
+
+def agents_elsewhere() -> str:
+    """Mean points on the other variants, worst first, of the shipped agents that played them."""
+    found = {}
+    for name in shipped():
+        means = published_games(name).groupby("variant")["episode_return"].mean()
+        others = means.drop([CLEAN, *PUBLISHED], errors="ignore")
+        if len(others):
+            found[f"`agent:{name}`"] = others
+    scores = pd.DataFrame(found)
+    lines = ["| variant | " + " | ".join(scores) + " |", "|---" * (1 + len(found)) + "|"]
+    for variant, row in scores.loc[scores.iloc[:, 0].sort_values().index].iterrows():
+        lines.append(f"| {variant} | " + " | ".join(f"{x:.1f}" for x in row) + " |")
+    return "\n".join(lines)
+
+
 TABLES = {
+    "shipped": agents_scores,
+    "shipped more": agents_elsewhere,
     "seeds": each_seed,
     "means": means,
     "looks": looks,

@@ -222,6 +222,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "threshold": GRAY_LEVELS,
         "memory": Number(0, 1000, whole=True),
         "decay": FRACTION,
+        "newest": Flag(),
     },
     "ObjectTarget": LOSS | {"positive": Number(1)},
     "SelfPrediction": LOSS | {"steps": Number(1, 100, whole=True), "latent": COUNT, "tau": TAU},

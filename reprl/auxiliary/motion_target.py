@@ -31,7 +31,9 @@ class MotionTarget(AuxiliaryLoss):
     A pixel moved where a difference of the stack exceeds `threshold` gray levels; a cell moved if
     one of the pixels nearest to it did. Cells weigh 1 + (positive - 1) * target. With `memory`,
     what moved up to so many steps ago counts decay ** steps. A mask for each frame is taught what
-    moved from or to that frame. Gradient reaches what makes the mask.
+    moved from or to that frame. With `newest` only those pixels moved in which something is now:
+    the newest frame differs there from both frames before it, so that what left a place does not
+    mark it. Gradient reaches what makes the mask.
     """
 
     owners: Tensor
@@ -44,6 +46,7 @@ class MotionTarget(AuxiliaryLoss):
         threshold: float = 8.0,
         memory: int = 6,
         decay: float = 0.9,
+        newest: bool = False,
         augmentation: Spec | None = "boxes_lines",
         begin: int = 0,
     ) -> None:
@@ -54,12 +57,19 @@ class MotionTarget(AuxiliaryLoss):
         self.threshold = float(check("threshold", threshold))
         self.reach = int(check("memory", memory))
         self.decay = float(check("decay", decay))
+        self.newest = bool(check("newest", newest))
         self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:
         frames, height, width = context.observation_space.shape
         require_stack(frames, f"auxiliary loss '{NAME}'")
-        cells = require_attention(NAME, context)[1:]
+        count, *cells = require_attention(NAME, context)
+        if self.newest and (frames < 3 or count > 1):
+            what = f"env.stack={frames}" if frames < 3 else "a mask for each frame"
+            raise UserError(
+                f"auxiliary loss '{NAME}': newest=true compares the newest frame with two before "
+                f"it, for one mask: it does not go with {what}."
+            )
         mask = getattr(getattr(context.encoder, "attention", None), "mask", None)
         if self.reach and getattr(mask, "of_change", False):
             raise UserError(
@@ -97,9 +107,15 @@ class MotionTarget(AuxiliaryLoss):
 
     def _moved(self, stacks: Tensor, there: Tensor, masks: int) -> Tensor:
         """Which cells moved (B, masks, h, w), 0 or 1, in stacks (B, stack, H, W) uint8."""
-        moved = stacks.float().diff(dim=1).abs() > self.threshold
-        moved &= (there[:, 1:] & there[:, :-1])[..., None, None]  # (B, stack - 1, H, W)
-        pixels = _for_each_mask(moved, masks).flatten(2)  # (B, masks, H*W)
+        if self.newest:
+            before = stacks[:, -3:-1].float()  # (B, 2, H, W)
+            moved = (stacks[:, -1:].float() - before).abs() > self.threshold
+            moved &= there[:, -3:].all(dim=1)[:, None, None, None]
+            pixels = moved.all(dim=1, keepdim=True).flatten(2)  # (B, 1, H*W)
+        else:
+            moved = stacks.float().diff(dim=1).abs() > self.threshold
+            moved &= (there[:, 1:] & there[:, :-1])[..., None, None]  # (B, stack - 1, H, W)
+            pixels = _for_each_mask(moved, masks).flatten(2)  # (B, masks, H*W)
         found = torch.zeros(*pixels.shape[:2], self.cells[0] * self.cells[1], device=pixels.device)
         index = self.owners.expand_as(pixels)
         found.scatter_reduce_(2, index, pixels.float(), "amax")

@@ -57,6 +57,23 @@ def test_half_open_and_nothing_moved_is_log_2(free_mask):
     assert found == pytest.approx(10 * math.log(2), rel=1e-5)
 
 
+def test_only_where_something_is_now(masked):
+    """A pixel goes from place to place: all three are on its trail, it is only at the last."""
+    world = type(masked)(type(masked.encoder), 8, 3)
+    observations = torch.full((1, 3, 8, 8), 50, dtype=torch.uint8)
+    for frame, column in enumerate((2, 4, 6)):
+        observations[0, frame, 3, column] = 200
+    target = np.zeros((1, 1, 8, 8))
+    target[0, 0, 3, 6] = 1
+    found, mask = taught(world, observations, newest=True)
+    assert found == pytest.approx(cross_entropy(mask, target), rel=1e-5)
+    target[0, 0, 3, [2, 4]] = 1
+    found, mask = taught(world, observations)
+    assert found == pytest.approx(cross_entropy(mask, target), rel=1e-5)
+    with refuses("motion_target", "newest=true", "env.stack=2"):
+        masked.prepare(MotionTarget(newest=True))
+
+
 def test_frames_that_are_not_there_yet_have_not_moved(masked):
     observations = torch.full((1, 2, 8, 8), 50, dtype=torch.uint8)
     observations[0, 0] = 0  # the stack of a game that has just begun
