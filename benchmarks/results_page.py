@@ -198,6 +198,8 @@ FIRST = {
     "ppo-nature-gray_boxes": "gray boxes on the training batch (`rad_boxes`)",
     WITH_MASK: "attention + contrastive (`attention_contrastive`)",
 }
+
+
 def published_games(agent: str) -> pd.DataFrame:
     """The games that a shipped agent was published with."""
     return pd.read_csv(shipped()[agent] / "evaluation" / "episodes.csv")

@@ -6,6 +6,7 @@ docs/images/agents.png: what an agent is shown of each variant, and what two age
 docs/images/agents.gif: two agents on green_lines, the same game side by side, under the heat of
 where each looks: its mask where it has one, else where blurring the picture changes its policy. The
 second agent is the one named, else the first of MASKED that ships, else the second of the strip.
+docs/images/diagonals.gif: the same on diagonals.
 docs/images/report_laptop.png, report_phone.png: the first screens of the report of results/methods,
 in Chromium, without which they stay as they are.
 """
@@ -39,10 +40,17 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 VARIANTS = ("original", "constant_rectangle", "moving_square", "green_lines", "diagonals")
 AGENTS = {"imitation": "sees frames", "imitation_background": "sees what changed"}
-MASKED = ("imitation_taught", "imitation_motion", "imitation_object", "imitation_conv")
+MASKED = (
+    "imitation_mask",
+    "imitation_taught",
+    "imitation_motion",
+    "imitation_object",
+    "imitation_conv",
+)
 CAUGHT, HOLDS = (178, 60, 23), (13, 98, 140)
 COLOURS = {"imitation": CAUGHT, "imitation_background": HOLDS}
 HEATS = {"mask": "its mask", "perturbation": "what it depends on"}
+FILMS = {"agents.gif": "green_lines", "diagonals.gif": "diagonals"}
 NAMES = ("only_drac:DrAC", "plain:plain PPO")  # as docs/report.md calls them
 INK, PAPER = (30, 33, 38), (255, 255, 255)
 WIDTH, HEIGHT, GAP, HEAD = 160, 210, 16, 38
@@ -127,9 +135,7 @@ def game(name: str, variant: str, steps: int, seed: int) -> tuple[list[np.ndarra
     return pictures, view.name
 
 
-def film(
-    other: str, variant: str = "green_lines", steps: int = 110, seed: int = 5
-) -> list[Image.Image]:
+def film(other: str, variant: str, steps: int = 110, seed: int = 5) -> list[Image.Image]:
     """The same game of the first agent and another, side by side."""
     names = (next(iter(AGENTS)), other)
     runs = [game(name, variant, steps, seed) for name in names]
@@ -171,8 +177,9 @@ def main() -> None:
     screens()
     strip().save(IMAGES / "agents.png", optimize=True)
     asked = sys.argv[1] if len(sys.argv) > 1 else None
-    first, *rest = [page.quantize(48) for page in film(second(asked))]
-    first.save(IMAGES / "agents.gif", save_all=True, append_images=rest, duration=66, loop=0)
+    for name, variant in FILMS.items():
+        first, *rest = [page.quantize(48) for page in film(second(asked), variant)]
+        first.save(IMAGES / name, save_all=True, append_images=rest, duration=66, loop=0)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,14 @@ class Recording:
         found = [o.masks(self.view.network.shape[1:]) for o in self.objects]
         return {name: np.stack([masks[name] for masks in found]) for name in found[0]}
 
+    def movers(self, masks: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All boxed objects as one class of `masks`, "ball or paddle"; none where there is one."""
+        assert self.objects is not None
+        names = list(self.objects[0].boxes)
+        if len(names) < 2:
+            return {}
+        return {" or ".join(names): np.logical_or.reduce([masks[name] for name in names])}
+
 
 @dataclass
 class _Log:

@@ -109,7 +109,7 @@ def _scores(recording: Recording) -> pd.DataFrame:
     size = recording.view.network.shape[1:]
     table = attention_scores(
         maps,
-        masks,
+        masks | recording.movers(masks),
         recording.blocks,
         cells=recording.view.basis(size),
         uniform=uniform,

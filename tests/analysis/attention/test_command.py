@@ -44,7 +44,11 @@ def test_a_run_gets_pictures_scores_and_labels_that_the_report_reads(folder, cap
     assert list(results.runs[0].images) == ["green_lines"]
     assert "green_lines" in results.runs[0].labels
     table = results.attention
-    assert set(table["object"]) == {"ball", "paddle", "bricks", "distractor", "background"}
+    either = "ball or paddle"
+    assert set(table["object"]) == {"ball", "paddle", "bricks", "distractor", "background", either}
+    energy = table[table["metric"] == "energy"].set_index("object")
+    parts = energy.loc[["ball", "paddle"], "value"]
+    assert parts.max() < energy.loc[either, "value"] <= parts.sum() + 1e-6
     assert {"energy", "pointing", "auc"} <= set(table["metric"])
     assert set(table["step"].astype(int)) == {8}
     assert not [w for w in results.warnings if "scores.csv" in w]
