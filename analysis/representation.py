@@ -36,7 +36,10 @@ def usual_player(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def probe_table(probes: pd.DataFrame) -> Table:
-    """Layers as rows, quantities as columns; untrained network and picture below the agent."""
+    """Layers as rows, quantities as columns; of each layer the agent's and the untrained network's.
+
+    The clean game comes before the variants, so that what a variant takes away is read downwards.
+    """
     title = "Probes: what each layer holds"
     if probes.empty:
         return Table("probes", title, [], pd.DataFrame())
@@ -54,7 +57,7 @@ def probe_table(probes: pd.DataFrame) -> Table:
         name = "r2" if row["label"] in numbers else "balanced_accuracy"
         for end in ("", "_low", "_high"):
             line[f"{row['label']}{end}"] = max(row[f"{name}{end}"], LOWEST)
-    columns = [METHOD, VARIANT, Column("source", "Read from"), Column("layer", "Layer"), SEEDS]
+    columns = [METHOD, Column("layer", "Layer"), Column("source", "Read from"), VARIANT, SEEDS]
     for label in labels:
         what = "R2: 1 is all, 0 nothing" if label in numbers else "balanced accuracy: 0.5 is chance"
         columns.append(spread(label, label.replace("_", " "), "two", what))
@@ -64,11 +67,21 @@ def probe_table(probes: pd.DataFrame) -> Table:
         "clean and on the same states under each variant. R2 of numbers, balanced accuracy of "
         "yes/no labels. untrained: the same network with first weights; pixels: no network at all."
     )
-    frame = pd.DataFrame(list(wide.values()))
-    order = {s: i for i, s in enumerate(SOURCES)}
-    frame = frame.sort_values("source", key=lambda s: s.map(order), kind="stable")
-    frame = frame.sort_values("method", kind="stable").reset_index(drop=True)
+    frame = _in_order(pd.DataFrame(list(wide.values())))
     return Table("probes", title, columns, frame, note, "variant")
+
+
+def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """By method, layer (as the network computes them, the picture last), source, clean first."""
+    places = {str(name): i for i, name in enumerate(dict.fromkeys(frame["layer"]))}
+    sources = {name: i for i, name in enumerate(SOURCES)}
+    frame = frame.assign(
+        place=frame["layer"].map(places) + len(places) * (frame["source"] == "pixels"),
+        rank=frame["source"].map(sources),
+        varied=frame["variant"] != CLEAN,
+    )
+    ordered = frame.sort_values(["method", "place", "rank", "varied"], kind="stable")
+    return ordered.drop(columns=["place", "rank", "varied"]).reset_index(drop=True)
 
 
 def layers_table(layers: pd.DataFrame) -> Table:
@@ -114,7 +127,12 @@ def interventions_table(interventions: pd.DataFrame) -> Table:
         "is 0. The rank correlation says whether a map marks what the policy reacts to."
     )
     keys = ("method", "object", "change")
-    frame = _estimates(usual_player(last_step(interventions)), keys, list(texts))
+    rows = usual_player(last_step(interventions))
+    if len(rows):  # controls last, the changes of an object together
+        control = rows["method"].map(is_baseline)
+        rows = rows.assign(change=rows["change"].mask(control, "any"))
+        rows = pd.concat([rows[~control], rows[control]])
+    frame = _estimates(rows, keys, list(texts))
     return Table("interventions", title, columns, frame, note)
 
 

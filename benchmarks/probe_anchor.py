@@ -1,8 +1,8 @@
 """What a probe must rank rightly: first weights < PPO < ST-DIM, on the same frames.
 
-`python -m benchmarks.probe_anchor` trains a short PPO run and, on frames of random play and without
-any reward, an encoder with ST-DIM; probes both beside an untrained network of the same shape and
-the shipped agent; and writes results/representation/anchor.csv.
+`python -m benchmarks.probe_anchor` records random play, pretrains an encoder on it with ST-DIM and
+without any reward, trains a short PPO run, and probes both beside first weights of the same shape:
+raw rows in results/representation/anchor/, from which benchmarks.representation writes the page.
 Anand et al. (2019) found that a random network holds about half of what can be had, and ST-DIM
 nearly all of it.
 """
@@ -10,121 +10,127 @@ nearly all of it.
 from __future__ import annotations
 
 import argparse
-import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
 
-import reprl
-from reprl.auxiliary.base import Batch, Context
-from reprl.auxiliary.spatiotemporal import SpatioTemporal
-from reprl.disk import write_atomically
-from reprl.envs import make_vec_env
-from reprl.rng import numpy_stream
+from benchmarks.timed import timed
+from reprl import tables
+from reprl.schema import CLEAN, FILES, PROBES
 
 ROOT = Path(__file__).parent.parent
-OUT = ROOT / "results" / "representation" / "anchor.csv"
-APART = 4  # agent steps between the two pictures of a pair: stacks of four share no frame
-LAYER = "linear.0"
+RESULTS = ROOT / "results" / "representation" / "anchor"
+PLAYERS = ("random", "scripted")
+LAYER = "linear.0"  # what the heads read
+LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
+FIRST, PPO, STDIM, PICTURE = "first weights", "PPO", "ST-DIM", "the picture"
+RUNS = {"ppo": PPO, "stdim": STDIM}
 
 
-def random_frames(steps: int, n_envs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Observations (T, n, 4, 84, 84) of random play, and whether a game began there (T, n)."""
-    env = make_vec_env("original", n_envs, seed, training=False)
-    draw = numpy_stream(seed, "anchor", "actions")
-    pictures = [env.reset()]
-    starts = [np.ones(n_envs, bool)]
-    for _ in range(steps - 1):
-        _, _, dones, _ = env.step(draw.integers(0, len(env.action_meanings), n_envs))
-        pictures.append(env.observations())
-        starts.append(np.asarray(dones))
-    env.close()
-    return np.stack(pictures), np.stack(starts)
+def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list[str]]:
+    """The commands that make both encoders, by the folder that each makes."""
+    common = ["seed=1", "eval.every=0", "mode=fast", "algo.compile=false", "threads=1"]
+    common += ["env.n_envs=8", "progress=off"]
+    film = ["record", "player=random", f"frames={frames}", "seed=1"]
+    stdim = ["pretrain", f"data={runs / 'random'}", "auxiliary=spatiotemporal", *common]
+    stdim += ["auxiliary.coef=1", f"total_frames={drawn}"]
+    ppo = ["train", "experiment=plain", *common, f"total_steps={steps}"]
+    return {
+        "random": [*film, f"out={runs / 'random'}"],
+        "stdim": [*stdim, f"run_dir={runs / 'stdim'}"],
+        "ppo": [*ppo, f"run_dir={runs / 'ppo'}"],
+    }
 
 
-def spatiotemporal(model: Any, updates: int, batch: int, seed: int) -> list[float]:
-    """Train the model's encoder with ST-DIM alone; the loss after every hundred updates."""
-    pictures, starts = random_frames(600, 8, seed)
-    whole = np.lib.stride_tricks.sliding_window_view(starts[1:], APART, axis=0).any(axis=-1)
-    pairs = np.argwhere(~whole)  # (P, 2): time and game of the earlier picture
-    policy = model.policy
-    encoder = policy.features_extractor
-    loss = SpatioTemporal(coef=1.0)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        space, actions = model.observation_space, model.action_space
-        loss.setup(Context(encoder, policy, space, actions, None, history=1))
-    parameters = [*encoder.parameters(), *loss.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=3e-4)
-    draw, losses = numpy_stream(seed, "anchor", "minibatches"), []
-    for update in range(updates):
-        time_, game = pairs[draw.choice(len(pairs), batch, replace=False)].T
-        earlier = torch.as_tensor(pictures[time_, game])
-        now = torch.as_tensor(pictures[time_ + APART, game])
-        valid = torch.ones(batch, dtype=torch.bool)
-        output = encoder.encode(now.float() / 255)
-        minibatch = Batch(
-            now,
-            torch.zeros(batch, dtype=torch.int64),
-            output,
-            policy,
-            torch.Generator(),
-            at=lambda _, earlier=earlier, valid=valid: (earlier, valid),
-        )
-        found = loss(minibatch, encoder)["spatiotemporal"]
-        optimizer.zero_grad()
-        found.backward()
-        optimizer.step()
-        if (update + 1) % 100 == 0:
-            losses.append(float(found.detach()))
-            print(f"  ST-DIM, update {update + 1}: {losses[-1]:.3f}", flush=True)
-    return losses
+def probes(runs: Path, frames: int) -> dict[str, list[str]]:
+    """The commands that measure both encoders on the same states, by what they measure."""
+    return {
+        f"anchor {name} {player}": [
+            *("probe", str(runs / name), f"frames={frames}", f"player={player}"),
+            f"out={RESULTS / name}",
+        ]
+        for name in RUNS
+        for player in PLAYERS
+    }
+
+
+def measured() -> pd.DataFrame:
+    """The committed rows, clean frames only, with the column `encoder`."""
+    parts = []
+    for folder, name in RUNS.items():
+        rows, _ = tables.read(RESULTS / folder / FILES["probes"], PROBES)
+        rows = rows[rows["variant"] == CLEAN]
+        own = rows[(rows["source"] == "agent") & (rows["layer"] == LAYER)]
+        parts.append(own.assign(encoder=name))
+        if name == PPO:  # the controls are the same of both
+            first = rows[(rows["source"] == "untrained") & (rows["layer"] == LAYER)]
+            parts.append(first.assign(encoder=FIRST, step=0))
+            parts.append(rows[rows["source"] == "pixels"].assign(encoder=PICTURE, step=0))
+    return pd.concat(parts, ignore_index=True)
+
+
+def held(rows: pd.DataFrame) -> pd.Series:
+    """R2, and balanced accuracy as twice its distance from chance: 0 nothing, 1 all, none below."""
+    return rows["r2"].fillna(2 * rows["balanced_accuracy"] - 1).clip(lower=0)
+
+
+def scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each player and encoder, a column for each label, and their mean."""
+    rows = rows[rows["label"].isin(LABELS)].assign(held=held(rows))
+    wide = rows.pivot_table(index=["player", "encoder"], columns="label", values="held")
+    wide = wide[[label for label in LABELS if label in wide]]
+    return wide.assign(mean=wide.mean(axis=1))
+
+
+def order(found: pd.DataFrame, player: str) -> list[str]:
+    """First weights, PPO and ST-DIM, from what holds least to what holds most."""
+    means = found.loc[player, "mean"]
+    return sorted((FIRST, PPO, STDIM), key=lambda name: means[name])
+
+
+def table() -> str:
+    """What each encoder holds, as the page shows it, and whether the order is the published one."""
+    if not all((RESULTS / folder / FILES["probes"]).is_file() for folder in RUNS):
+        return "**Not measured yet.**"
+    return written(measured())
+
+
+def written(rows: pd.DataFrame) -> str:
+    """The table of measured rows, and a sentence for each kind of play."""
+    found = scores(rows)
+    known = [name for name in found if name != "mean"]
+    lines = [["played by", "encoder", *known, "mean"], ["---", "---", *["---:"] * (len(known) + 1)]]
+    for player in PLAYERS:
+        for name in (FIRST, PPO, STDIM, PICTURE):
+            values = found.loc[(player, name)]
+            lines.append([player, name, *(f"{v:.2f}" for v in values)])
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    steps = rows.drop_duplicates("encoder").set_index("encoder")["step"]
+    said = [f"PPO after {steps[PPO]:,} steps, ST-DIM after {steps[STDIM]:,} frames."]
+    for player in PLAYERS:
+        ranked = order(found, player)
+        verdict = "the published order" if ranked == [FIRST, PPO, STDIM] else "another order"
+        means = found.loc[player, "mean"]
+        chain = " < ".join(f"{name} ({means[name]:.2f})" for name in ranked)
+        said.append(f"On {player} play: {chain}: {verdict}.")
+    return f"{text}\n\n{' '.join(said)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--updates", type=int, default=600)
-    parser.add_argument("--steps", type=int, default=24_576)
-    parser.add_argument("--frames", type=int, default=600)
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "anchor")
+    parser.add_argument("--steps", type=int, default=49_152, help="agent steps of PPO")
+    parser.add_argument("--recorded", type=int, default=16_384, help="frames of random play")
+    parser.add_argument("--drawn", type=int, default=98_304, help="frames that ST-DIM learns from")
+    parser.add_argument("--frames", type=int, default=900, help="moments of each probe")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    rows, began = [], time.perf_counter()
-
-    def measure(name: str, model: Any, source: str = "agent") -> None:
-        for player in ("random", "scripted"):
-            table = reprl.probe(model, frames=options.frames, games=12, player=player)
-            for one, called in ((source, name), *((s, s) for s in ("untrained", "pixels"))):
-                part = table[table["source"] == one]
-                rows.append(part.assign(encoder=called, trained=name))
-        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
-
-    with tempfile.TemporaryDirectory() as place:
-        words = [f"total_steps={options.steps}", "seed=1", "eval.every=0", "mode=plain"]
-        words += ["progress=off", "threads=1", "env.n_envs=8"]
-        trained = reprl.train("plain", [*words, f"run_dir={place}/ppo"])
-        measure(f"PPO, {options.steps:,} steps", trained.model)
-        fresh = reprl.train(
-            "plain",
-            [
-                "total_steps=8",
-                "algo.n_steps=1",
-                "algo.batch_size=8",
-                *words[1:],
-                f"run_dir={place}/fresh",
-            ],
-        )
-        spatiotemporal(fresh.model, options.updates, 64, seed=1)
-        measure(f"ST-DIM, {options.updates:,} updates", fresh.model)
-    measure("imitation (shipped)", "agent:imitation")
-    table = pd.concat(rows, ignore_index=True)
-    keep = ["encoder", "trained", "player", "layer", "label", "r2", "error", "balanced_accuracy"]
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(OUT, table[keep].round(4).to_csv(index=False))
-    print(f"{time.perf_counter() - began:.0f} s -> {OUT}")
+    made = trainings(options.runs, options.steps, options.recorded, options.drawn)
+    for folder, words in made.items():
+        if not (options.runs / folder).exists():
+            timed(words, f"anchor {folder}")
+    for of, words in probes(options.runs, options.frames).items():
+        timed(words, of)
+    print(table())
 
 
 if __name__ == "__main__":

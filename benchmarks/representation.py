@@ -1,23 +1,23 @@
 """What the shipped agents' representations hold, measured and written into docs/representation.md.
 
 `python -m benchmarks.representation` measures every shipped agent (probes, layers, interventions,
-the smallest breaking drawing) into results/representation/NAME/ and writes the page's tables
-between its marks; `--page` writes the tables only, from what is measured.
+the smallest breaking drawing) into results/representation/NAME/, with what each command took, and
+writes the page's tables between its marks; `--page` writes the tables only, from what is measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks import probe_anchor
+from benchmarks.timed import costs, timed
 from reprl import tables
 from reprl.analysis.readability import over_runs
-from reprl.cli import main as reprl
 from reprl.disk import write_atomically
 from reprl.runs.agents import shipped
 from reprl.schema import BREAKING, EPISODES, FILES, INTERVENTIONS, LAYERS, PROBES, TableSchema
@@ -51,6 +51,11 @@ def commands(name: str) -> list[list[str]]:
     ]
 
 
+def agents() -> list[str]:
+    """The shipped agents that have been measured."""
+    return [name for name in shipped() if (RESULTS / name / FILES["probes"]).is_file()]
+
+
 def measured(name: str, kind: str) -> pd.DataFrame:
     """A committed table of a shipped agent."""
     schema: TableSchema = SCHEMAS[kind]
@@ -66,13 +71,14 @@ def score(name: str, variant: str) -> float:
 def probed() -> str:
     """Score beside what is read in the layer of the heads; R2, balanced accuracy of directions."""
     lines = [["agent", "variant", "score", *LABELS], ["---", "---", *["---:"] * (1 + len(LABELS))]]
-    for name in shipped():
+    for name in agents():
         found = over_runs(measured(name, "probes"))
         for source in ("agent", "untrained", "pixels", "shuffled", "truth"):
             part = found[found["source"] == source]
             if source in ("agent", "untrained", "shuffled"):
                 part = part[part["layer"] == LAYER]
-            variants = ("original", *VARIANTS) if source == "agent" else ("original",)
+            beside = source in ("agent", "untrained")
+            variants = ("original", *VARIANTS) if beside else ("original",)
             for variant in variants:
                 at = part[part["variant"] == variant].set_index("label")
                 values = at["r2"].fillna(at["balanced_accuracy"])
@@ -86,7 +92,7 @@ def probed() -> str:
 def errors() -> str:
     """Mean error in pixels of 84 and correlation, in the same layer."""
     lines = [["agent", "variant", *POSITIONS], ["---", "---", *["---:"] * len(POSITIONS)]]
-    for name in shipped():
+    for name in agents():
         found = measured(name, "probes")
         found = found[(found["source"] == "agent") & (found["layer"] == LAYER)]
         for variant in ("original", *VARIANTS):
@@ -96,11 +102,26 @@ def errors() -> str:
     return _table(lines)
 
 
+def layered() -> str:
+    """The ball's place layer by layer and variant by variant, of the agent and of first weights."""
+    columns = ("original", *VARIANTS)
+    lines = [["agent", "layer", *columns], ["---", "---", *["---:"] * len(columns)]]
+    for name in agents():
+        found = measured(name, "probes")
+        found = found[found["label"].isin(["ball_x", "ball_y"])]
+        found = found.assign(r2=found["r2"].clip(lower=0))
+        means = found.groupby(["source", "layer", "variant"], sort=False)["r2"].mean()
+        for layer in dict.fromkeys(found.loc[found["source"] == "agent", "layer"]):
+            pairs = [[means[s, layer, v] for s in ("agent", "untrained")] for v in columns]
+            lines.append([name, str(layer), *(f"{a:.2f} / {b:.2f}" for a, b in pairs)])
+    return _table(lines)
+
+
 def damaged() -> str:
     """Similarity and what comes back, layer by layer, on green lines."""
     columns = ("cka", "cosine", "distance", "policy_returned", "policy_offset", "value_offset")
     lines = [["agent", "variant", "layer", *columns], ["---"] * 3 + ["---:"] * len(columns)]
-    for name in shipped():
+    for name in agents():
         found = measured(name, "layers")
         for variant in ("green_lines", "constant_rectangle"):
             for row in found[found["variant"] == variant].to_dict("records"):
@@ -114,7 +135,7 @@ def reacted() -> str:
     lines = [["player", "object", "policy js", "action flips", "value", "gradient (times even)"]]
     lines.append(["---", "---", *["---:"] * 4])
     seen = set()
-    for name in shipped():
+    for name in agents():
         found = measured(name, "interventions")
         for (method, thing), part in found.groupby(["method", "object"], sort=False):
             scripted = str(method).startswith("scripted")
@@ -131,7 +152,7 @@ def reacted() -> str:
 def correlated() -> str:
     """The rank correlation of reaction and gradient over all changes."""
     parts = []
-    for name in shipped():
+    for name in agents():
         own = measured(name, "interventions")
         known = own["rank_correlation"].dropna()
         parts.append(f"{name} {known.iloc[0]:.2f}" if len(known) else f"{name} unknown")
@@ -142,7 +163,7 @@ def broken() -> str:
     """The searched sizes."""
     lines = [["agent", "cells", "row, column", "gray", "policy js", "score", "clean", "broken"]]
     lines.append(["---", "---", "---", *["---:"] * 4, "---"])
-    for name in shipped():
+    for name in agents():
         for row in measured(name, "breaking").to_dict("records"):
             place = f"{row['row']:.0f}, {row['column']:.0f}"
             numbers = [_number(row[k]) for k in ("score", "clean")]
@@ -153,13 +174,28 @@ def broken() -> str:
     return _table(lines)
 
 
+def costed() -> str:
+    """Seconds of one core that each command took, of each agent."""
+    found = costs().set_index(["of", "command"])["core_seconds"].to_dict()
+    names = [words[0] for words in commands("")]
+    if not any((name, k) in found for name in agents() for k in names):
+        return "**Not measured yet.**"
+    lines = [["agent", *names], ["---", *["---:"] * len(names)]]
+    for name in agents():
+        lines.append([name, *(_number(found.get((name, k), np.nan), 0) for k in names)])
+    return _table(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "probed": probed,
     "errors": errors,
+    "layered": layered,
     "damaged": damaged,
     "reacted": reacted,
     "correlated": correlated,
     "broken": broken,
+    "costed": costed,
+    "anchored": probe_anchor.table,
 }
 
 
@@ -187,21 +223,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", action="store_true", help="write the tables only")
     parser.add_argument("--only", default="", help="one of probe, layers, intervene, breaking")
+    parser.add_argument("--agent", default="", help="one shipped agent")
     options = parser.parse_args()
     if not options.page:
         for name in shipped():
             for words in commands(name):
-                if options.only in ("", words[0]):
-                    began, cpu = time.perf_counter(), time.process_time()
-                    print("reprl", *words, flush=True)
-                    if reprl(words, process=False):
-                        raise SystemExit(1)
-                    took = f"{time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s"
-                    print(f"{took} of one core", flush=True)
+                if options.only in ("", words[0]) and options.agent in ("", name):
+                    timed(words, name)
         for file in RESULTS.glob("*/*"):
             if file.name in ("config.yaml", "run.json", "metrics.csv"):
                 file.unlink()  # the shipped agent's own
-    if options.page or not options.only:
+    if options.page or not (options.only or options.agent):
         write_atomically(PAGE, page(PAGE.read_text(encoding="utf-8")))
 
 

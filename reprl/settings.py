@@ -267,7 +267,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "TemporalContrastive": LOSS
     | {"offset": COUNT, "latent": COUNT, "hidden": COUNT, "tau": TAU, "anchor": ANCHOR}
     | {"negatives": NEGATIVES},
-    "SpatioTemporal": LOSS | {"negatives": NEGATIVES},
+    "SpatioTemporal": LOSS | {"offset": COUNT, "negatives": NEGATIVES},
     "DrAC": LOSS,
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},

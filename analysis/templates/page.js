@@ -107,11 +107,13 @@ function chooseVariant(value) {
   variant = value;
   for (const select of document.querySelectorAll("select.variant")) select.value = value;
   const looked = lookedAt(), shownIn = (node) => node.closest("#attention") ? looked : value;
+  // What was read on the clean game stands beside what is read on the chosen variant.
+  const always = (item) => item.dataset.variant === "all variants" || item.dataset.variant === data.clean && item.closest("#table-probes");
   for (const item of document.querySelectorAll("tr[data-variant], figure[data-variant]"))
-    item.dataset.other = ![item.dataset.variant, "*"].includes(shownIn(item)) && item.dataset.variant !== "all variants" ? "true" : "";
+    item.dataset.other = ![item.dataset.variant, "*"].includes(shownIn(item)) && !always(item) ? "true" : "";
   filter();
   // With one variant chosen its column only repeats itself, except beside the mean over all.
-  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness, #table-probes, #table-layers")) {
+  for (const table of document.querySelectorAll("#table-gap, #table-twin, #table-attention, #table-faithfulness, #table-layers")) {
     const index = [...table.tHead.rows[0].cells].findIndex((c) => c.dataset.key === "variant");
     for (const row of table.rows) row.cells[index].hidden = value !== "*";
   }

@@ -1,4 +1,4 @@
-"""ST-DIM: the whole picture, and each place in it, find the same place one step earlier."""
+"""ST-DIM: the whole picture, and each place in it, find the same place a step earlier."""
 
 from __future__ import annotations
 
@@ -13,19 +13,28 @@ from reprl.validation import checker
 
 
 class SpatioTemporal(AuxiliaryLoss):
-    """Mean over places yx of CE(W1 g(t) . l(t-1, yx)) + CE(W2 l(t, yx) . l(t-1, yx)).
+    """Mean over places yx of CE(W1 g(t) . l(t-k, yx)) + CE(W2 l(t, yx) . l(t-k, yx)), k = offset.
 
     g are the features, l the cells of the feature map, negatives the rest of the batch. Pairs that
     cross an episode start take no part. Gradient reaches the encoder at both times, W1 and W2.
-    negatives: "all" or "local", as of Contrastive.
+    The authors' pictures are single frames one step apart; stacks of n frames that are to share
+    none need offset n. negatives: "all" or "local", as of Contrastive.
     """
 
-    reach = 1
-
-    def __init__(self, *, coef: Coefficient = 0.05, negatives: str = "all", begin: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        coef: Coefficient = 0.05,
+        offset: int = 1,
+        negatives: str = "all",
+        begin: int = 0,
+    ) -> None:
         super().__init__()
         self.declare("spatiotemporal", coef=coef, begin=begin)
-        self.negatives = checker(CLASSES["SpatioTemporal"], self)("negatives", negatives)
+        check = checker(CLASSES["SpatioTemporal"], self)
+        self.offset = check("offset", offset)
+        self.reach = self.offset
+        self.negatives = check("negatives", negatives)
 
     def setup(self, context: Context) -> None:
         channels = context.encoder.dry_output().feature_map.shape[1]
@@ -33,10 +42,10 @@ class SpatioTemporal(AuxiliaryLoss):
         self.place = nn.Linear(channels, channels, bias=False)
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
-        earlier, valid = batch.at(-1)
+        earlier, valid = batch.at(-self.offset)
         output = batch.output
         if batch.augmented_from is not None:
-            # A place of a shifted or mirrored picture is another place one step earlier.
+            # A place of a shifted or mirrored picture is another place in the earlier one.
             output = encoder.encode(batch.images(batch.originals))
         # Only valid pairs are encoded: the rest would be negatives that never were neighbours.
         before = encoder.encode(batch.images(earlier[valid])).feature_map  # (V, C, h, w)

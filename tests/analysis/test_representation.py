@@ -13,7 +13,13 @@ from reprl.analysis.gap import played
 from reprl.analysis.load import collect
 from reprl.analysis.readability import features_layer, over_runs
 from reprl.analysis.report import write_report
-from reprl.analysis.representation import smallest, taken_away, usual_player
+from reprl.analysis.representation import (
+    interventions_table,
+    probe_table,
+    smallest,
+    taken_away,
+    usual_player,
+)
 from reprl.schema import BREAKING, FILES, INTERVENTIONS, LAYERS, PROBES
 
 VARIANTS = ("original", "green_lines", "diagonals")
@@ -34,8 +40,8 @@ def write_representation(run: Path, method: str, seed: int) -> None:
             ("agent", "cnn.4", 3136),
             ("agent", "linear.0", 512),
             ("agent", "action_net", 4),
-            ("untrained", "linear.0", 512),
             ("pixels", "picture", 7056),
+            ("untrained", "linear.0", 512),
             ("shuffled", "linear.0", 512),
         ):
             row = about | {"variant": variant, "source": source, "layer": layer, "inputs": inputs}
@@ -141,6 +147,36 @@ def test_one_kind_of_play_is_shown():
     assert set(usual_player(even)["player"]) == {"scripted"}
 
 
+def test_clean_and_variant_agent_and_first_weights_stand_side_by_side(runs):
+    frame = probe_table(collect([runs]).probes).frame
+    shown = frame[["layer", "source", "variant"]].to_numpy().tolist()
+    clean_first = ["original", "green_lines", "diagonals"]
+    assert shown == [
+        *(["cnn.4", "agent", variant] for variant in clean_first),
+        *(["linear.0", "agent", variant] for variant in clean_first),
+        *(["linear.0", "untrained", variant] for variant in clean_first),
+        *(["action_net", "agent", variant] for variant in clean_first),
+        *(["picture", "pixels", variant] for variant in clean_first),
+    ]
+
+
+def test_controls_of_interventions_come_last_and_an_object_at_a_time():
+    columns = {"run": "r", "step": 1, "player": "agent", "train_seed": 1, "eval_seed": 0}
+    columns |= {"flips": 0.0, "value_error": 0.0, "claim_density": 1.0, "rank_correlation": 0.5}
+    rows = [
+        columns | {"method": method, "object": "ball", "change": change, "js": js}
+        for method in ("scripted blind_to=ball", "ppo nature")
+        for change, js in (("left", 0.1), ("right", 0.3))
+    ]
+    frame = interventions_table(pd.DataFrame(rows)).frame
+    assert frame[["method", "change"]].to_numpy().tolist() == [
+        ["ppo nature", "left"],
+        ["ppo nature", "right"],
+        ["scripted blind_to=ball", "any"],
+    ]
+    assert frame["js"].tolist() == pytest.approx([0.1, 0.3, 0.2])
+
+
 def test_the_smallest_is_the_one_that_broke(runs):
     rows = list(smallest(collect([runs]).breaking))
     assert len(rows) == 3
@@ -164,6 +200,21 @@ def test_the_page_has_tables_and_the_figure(runs, tmp_path):
     assert set(table["source"]) == {"agent", "untrained", "pixels"}
     assert (tmp_path / "report" / "figures" / "taken_away.svg").is_file()
     assert re.search(r"2x2 cells at 60, 20, gray 142", text)
+
+
+def test_a_reader_sees_clean_beside_the_chosen_variant(runs, tmp_path, shared):
+    shared.open(write_report([runs], tmp_path / "report", figures=False)[0])
+    for variant in VARIANTS[1:]:
+        shown = shared.run(
+            f"""(() => {{
+              const select = document.querySelector("select.variant");
+              select.value = {variant!r};
+              select.dispatchEvent(new Event("change"));
+              return [...document.querySelectorAll("#table-probes tbody tr")]
+                .filter((row) => !row.hidden).map((row) => row.dataset.variant);
+            }})()"""
+        )
+        assert set(shown) == {"original", variant}
 
 
 def test_a_page_without_probes_has_no_such_part(sweep, tmp_path):

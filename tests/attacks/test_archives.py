@@ -14,11 +14,14 @@ import pandas as pd
 import pytest
 from stable_baselines3 import A2C, PPO
 
+import reprl
 from reprl.cli import main
 from reprl.envs import make_vec_env
 from reprl.evaluation import evaluate
+from reprl.schema import FILES, PROBES
 from reprl.sweeps.cluster import job
 from reprl.sweeps.cluster.job import Launch, Spec, Worker
+from reprl.tables import read
 
 PLAY = ["variants=original", "episodes=2", "workers=0", "progress=off", "agents=none"]
 
@@ -58,21 +61,49 @@ def crafted(source: Path, file: Path, marker: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("command", ["evaluate", "attention"])
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("evaluate", "episodes=2"),
+        ("attention", "steps=16"),
+        ("probe", "frames=160"),
+        ("layers", "variants=green_lines"),
+        ("intervene", "frames=20"),
+        ("breaking", "frames=16"),
+        ("embed", "frames=60"),
+    ],
+)
 def test_nothing_is_unpickled_before_trust(
-    command: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, word: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     marker = tmp_path / "marker"
     evil = crafted(saved, tmp_path / "evil.zip", marker)
-    assert main([command, str(evil)]) == 2
-    assert main([command, str(evil), "trust=false"]) == 2
-    assert main([command, str(evil), "trust=stable_baselines3"]) == 2
+    assert main([command, str(evil), word]) == 2
+    assert main([command, str(evil), word, "trust=false"]) == 2
+    assert main([command, str(evil), word, "trust=stable_baselines3"]) == 2
     said = capsys.readouterr().err
     assert said.count("trust=true") == 3
     assert not marker.exists()
-    assert main([command, str(evil), "trust=true", "steps=16"]) == 2  # what it makes is no policy
+    assert main([command, str(evil), "trust=true", word]) == 2  # what it makes is no policy
     assert marker.exists()  # so the attack is one
     assert "cannot be loaded" in capsys.readouterr().err
+
+
+def test_a_trusted_model_is_probed_as_in_a_script(saved: Path, tmp_path: Path) -> None:
+    words = {"frames": "160", "games": "4", "player": "scripted"}
+    out = tmp_path / "out"
+    told = [f"{key}={value}" for key, value in words.items()]
+    assert main(["probe", str(saved), *told, "trust=true", f"out={out}"]) == 0
+    there, damaged = read(out / FILES["probes"], PROBES)
+    assert damaged == 0
+    model = PPO.load(saved, device="cpu")
+    numbers = {"frames": 160, "games": 4, "player": "scripted"}
+    same = reprl.probe(model, **numbers, size=36, stack=2, labels={"run": "agent"})
+    columns = ["variant", "source", "layer", "label"]
+    measured = [t.set_index(columns)["error"].sort_index() for t in (there, same)]
+    pd.testing.assert_series_equal(*measured, rtol=1e-5)
+    assert {"cnn.0", "linear.0", "action_net", "value_net"} <= set(there["layer"])
+    assert set(there["method"]) == {"sb3-ppo"}
 
 
 def test_a_trusted_model_plays_as_in_a_script(saved: Path, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ def test_the_page_is_what_was_measured() -> None:
     assert representation.page(text) == text
 
 
-def test_every_shipped_agent_is_measured_by_commands_that_exist() -> None:
-    for name in shipped():
+def test_agents_are_measured_by_commands_that_exist() -> None:
+    assert set(representation.agents()) <= set(shipped())
+    assert {"imitation", "imitation_background"} <= set(representation.agents())
+    for name in representation.agents():
         for words in representation.commands(name):
             assert words[0] in known()
         found = representation.measured(name, "probes")
@@ -21,7 +23,7 @@ def test_every_shipped_agent_is_measured_by_commands_that_exist() -> None:
 
 
 def test_controls_of_the_published_numbers_hold() -> None:
-    for name in shipped():
+    for name in representation.agents():
         rows = representation.measured(name, "interventions")
         for thing in ("ball", "paddle"):
             blind = rows[rows["method"] == f"scripted blind_to={thing}"]
@@ -29,3 +31,50 @@ def test_controls_of_the_published_numbers_hold() -> None:
         layers = representation.measured(name, "layers")
         last = layers[(layers["layer"] == "action_net") & (layers["js"] > 1e-4)]
         assert last["policy_returned"].round(6).eq(1).all()
+
+
+def test_the_plain_reading_is_what_was_measured() -> None:
+    """The numbers in the sentences below the tables, which no function writes."""
+    names = ("imitation", "imitation_background")
+    found = {name: representation.measured(name, "probes") for name in names}
+
+    def read(name: str, label: str, variant: str, column: str = "r2", **where: str) -> float:
+        at = {"source": "agent", "layer": "linear.0", "label": label, "variant": variant} | where
+        rows = found[name]
+        for key, value in at.items():
+            rows = rows[rows[key] == value]
+        return float(rows[column].iloc[0])
+
+    drawings = representation.VARIANTS[:4]
+    worse = [
+        read("imitation_background", label, v, "error")
+        - read("imitation_background", label, "original", "error")
+        for label in representation.POSITIONS
+        for v in drawings
+    ]
+    assert max(worse) <= 0.35
+    clean = representation.score("imitation_background", "original")
+    kept = [representation.score("imitation_background", v) / clean for v in drawings]
+    assert [round(min(kept), 2), round(max(kept), 2)] == [0.69, 0.96]
+
+    lost = ("constant_rectangle", "green_lines", "diagonals")
+    off = [read("imitation", "ball_x", v, "error") for v in lost]
+    falls = [read("imitation", "ball_dy", v, "balanced_accuracy") for v in lost]
+    assert [round(min(off)), round(max(off))] == [16, 23]
+    assert [round(min(falls), 2), round(max(falls), 2)] == [0.50, 0.57]
+    assert round(read("imitation", "ball_x", "moving_square", "error")) == 8
+    assert round(read("imitation", "ball_dy", "moving_square", "balanced_accuracy"), 2) == 0.91
+    assert round(representation.score("imitation", "moving_square")) == 10
+
+    first = {"source": "untrained"}
+    assert round(read("imitation", "ball_y", "original", **first), 2) == -0.05
+    assert round(read("imitation", "ball_y", "original"), 2) == 0.86
+    before = read("imitation", "bricks_each", "original", "balanced_accuracy", **first)
+    assert round(before, 2) == 0.92
+    assert round(read("imitation", "bricks_each", "original", "balanced_accuracy"), 2) == 0.72
+
+    table = representation.layered()
+    assert "| imitation | cnn.0 | 0.88 / 0.84 |" in table
+    assert "| imitation | linear.0 | 0.91 / 0.32 |" in table
+    lines = [r.split(" | ") for r in table.splitlines() if r.startswith("| imitation | ")]
+    assert max(float(cell.split(" / ")[0]) for r in lines for cell in (r[5], r[6])) == 0.20

@@ -163,6 +163,17 @@ def test_labels_by_hand():
     assert "paddle_dx" not in found.names  # only of the tracked object
 
 
+def test_another_game_is_asked_for_its_own_objects():
+    boxes = {"ball": Box(80, 100, 2, 4), "paddle": Box(140, 90, 4, 16), "opponent": None}
+    now, then = Objects(boxes), Objects(boxes | {"ball": Box(76, 104, 2, 4)})
+    found = labels_of([now, now], [then, then], game("pong"), (84, 84))
+    assert found.names == [
+        *("ball_x", "ball_y", "ball_dx", "ball_dy", "ball_speed", "paddle_x", "paddle_y"),
+        *("lives", "score"),
+    ]
+    assert found.left_out == {"opponent": "in view in 0% of the frames"}
+
+
 def test_labels_that_hardly_vary_are_left_out_and_named():
     some = []
     for x in range(40):

@@ -141,14 +141,17 @@ def test_stdim_learns_true_neighbours_and_shuffled_ones_stay_at_chance(unmasked)
     assert final(unmasked, SpatioTemporal(), frames, mutate=True, rate=3e-2) > 1.8
 
 
-def test_stdim_value_by_hand_with_an_episode_end(unmasked):
-    loss = unmasked.prepare(SpatioTemporal())
-    film = Film(unmasked.images(4), ends=(2,))
+@pytest.mark.parametrize(
+    ("offset", "frames", "pairs"),  # (t, t - offset) inside an episode
+    [(1, 4, [(1, 0), (3, 2)]), (2, 6, [(4, 2), (5, 3)])],
+)
+def test_stdim_value_by_hand_with_an_episode_end(unmasked, offset, frames, pairs):
+    loss = unmasked.prepare(SpatioTemporal(offset=offset))
+    film = Film(unmasked.images(frames), ends=(2,))
     batch = unmasked.batch(film.frames, at=film.at)
     value = loss(batch, unmasked.encoder)["spatiotemporal"].item()
-    assert film.asked == [-1]
+    assert film.asked == [-offset]
 
-    pairs = [(1, 0), (3, 2)]  # (t, t - 1) inside an episode
     g = loss.whole(batch.output.features).detach()
     cells = batch.output.feature_map.detach()
     total = 0.0
@@ -180,3 +183,4 @@ def test_stdim_gradient_reaches_the_encoder_at_both_times(masked):
 def test_reach_says_how_far_the_memory_must_look():
     assert TemporalContrastive(offset=5).reach == 5
     assert SpatioTemporal().reach == 1
+    assert SpatioTemporal(offset=4).reach == 4

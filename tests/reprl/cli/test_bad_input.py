@@ -175,7 +175,9 @@ parent={run} parent.load=encodr | parent.load=encodr | Did you mean 'encoder'?
 parent={run} parent.laod=encoder | parent.laod
 encoder.freeze=maybe | encoder.freeze=maybe | true or false
 encoder.freze=true | encoder.freze
+parent={run} parent.load=encoder encoder.freeze=true | parent.load=encoder | cnn.0
 auxiliary=spr auxiliary.steps=0 | auxiliary.steps=0
+auxiliary=spatiotemporal auxiliary.offset=0 | auxiliary.offset=0
 auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
 auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
@@ -311,6 +313,13 @@ probe {run} frames=0 | frames=0
 probe agent:nobody | nobody
 probe | at least one run folder
 probe {run} {empty} | {empty}
+probe {no_truth} | tetris
+probe {run} games=2 | games=2
+probe {run} checkpoint=soon | checkpoint=soon
+probe {run} out={file} | {file}
+layers {no_truth} variants=green_lines | tetris
+intervene {no_truth} | tetris
+embed {run} frames=2 | frames=2
 layers | at least one run folder
 layers {run} | variants=original
 layers {run} variants=nope | nope
@@ -469,8 +478,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
         shutil.copytree(GOLDEN, place / name)
-    for name in ("edited", "later", "no_checkpoints"):
+    for name in ("edited", "later", "no_checkpoints", "no_truth"):
         shutil.copytree(GOLDEN, place / name)
+    settings = place / "no_truth" / "config.yaml"
+    settings.write_text(settings.read_text().replace("game: breakout", "game: tetris"))
     (place / "no_record" / "run.json").unlink()
     (place / "no_config" / "config.yaml").unlink()
     (place / "not_json" / "run.json").write_text('{"status": "interr')
