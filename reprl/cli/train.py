@@ -144,6 +144,11 @@ def understand(arguments: list[str]) -> Request:
                 hydra += ["--package", value]
                 continue
             if option in ("--config-name", "-cn"):
+                if not value or "=" in value:
+                    raise UserError(
+                        f"{option} {value} names no configuration: give the name of a YAML file "
+                        "without its ending, such as --config-name=mine."
+                    )
                 overrides.append(f"hydra.job.config_name={value}")
                 continue
             if not value:
