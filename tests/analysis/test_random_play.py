@@ -36,10 +36,26 @@ def table(*places, sticky=0.0, random=20, method="ppo"):
     return pd.DataFrame(rows)
 
 
+def of_breakout() -> pd.DataFrame:
+    return measured()[measured()["game"] == "breakout"]
+
+
+def test_pong_has_its_own_random_play() -> None:
+    rows = with_measured(table(ORIGINAL), "pong")
+    random = rows.loc[rows["method"] == "random", "episode_return"]
+    assert len(random) == 500
+    assert -21 <= random.min() < random.mean() < -19
+    again = evaluate(RandomAgent(), ["original"], 1, size=36, stack=1, n_envs=1, game="pong")
+    shipped = measured()[measured()["game"] == "pong"]
+    assert shipped["length"].iloc[0] == again["length"].iloc[0]
+    assert shipped["episode_return"].iloc[0] == again["episode_return"].iloc[0]
+
+
 def test_the_file_is_what_its_command_measures() -> None:
     """The first games of the file, played again."""
-    known = measured()
-    assert (known.groupby("variant").size() == 500).all()
+    assert (measured().groupby(["game", "variant"]).size() == 500).all()
+    assert set(measured()["game"]) == {"breakout", "pong"}
+    known = of_breakout()
     assert set(known["variant"]) == {
         *("original", "drift_left", "drift_right", "faster_ball", "gravity_down", "gravity_up"),
     }
@@ -55,7 +71,7 @@ def test_more_games_take_the_place_of_fewer() -> None:
     random = got[got["method"] == "random"]
     assert (random.groupby("variant").size() == 500).all()
     scores = random_scores(run_scores(got))
-    known = measured().groupby("variant")["episode_return"].mean()
+    known = of_breakout().groupby("variant")["episode_return"].mean()
     assert scores["original"] == scores["green_lines"] == pytest.approx(known["original"])
     assert scores["drift_left"] == pytest.approx(known["drift_left"])
     assert len(got[got["method"] == "ppo"]) == 18
@@ -68,7 +84,7 @@ def test_more_games_take_the_place_of_fewer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("game", "sticky", "random"), [("pong", 0.0, 20), ("breakout", 0.25, 20), ("breakout", 0, 501)]
+    ("game", "sticky", "random"), [("freeway", 0.0, 20), ("breakout", 0.25, 20), ("breakout", 0, 501)]
 )
 def test_what_was_not_measured_or_is_more_stays(game: str, sticky: float, random: int) -> None:
     episodes = table(ORIGINAL, sticky=sticky, random=random)
