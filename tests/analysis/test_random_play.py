@@ -84,7 +84,8 @@ def test_more_games_take_the_place_of_fewer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("game", "sticky", "random"), [("freeway", 0.0, 20), ("breakout", 0.25, 20), ("breakout", 0, 501)]
+    ("game", "sticky", "random"),
+    [("freeway", 0.0, 20), ("breakout", 0.25, 20), ("breakout", 0, 501)],
 )
 def test_what_was_not_measured_or_is_more_stays(game: str, sticky: float, random: int) -> None:
     episodes = table(ORIGINAL, sticky=sticky, random=random)
