@@ -175,7 +175,7 @@ parent={run} parent.load=encodr | parent.load=encodr | Did you mean 'encoder'?
 parent={run} parent.laod=encoder | parent.laod
 encoder.freeze=maybe | encoder.freeze=maybe | true or false
 encoder.freze=true | encoder.freze
-parent={run} parent.load=encoder encoder.freeze=true | parent.load=encoder | cnn.0
+parent={run} parent.load=encoder encoder.freeze=true env.stack=3 | parent.load=encoder | cnn.0
 auxiliary=spr auxiliary.steps=0 | auxiliary.steps=0
 auxiliary=spatiotemporal auxiliary.offset=0 | auxiliary.offset=0
 auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
