@@ -120,6 +120,7 @@ NOT_HERE = {
     "seed": "it is set with seed=",
     "device": "it is set with device=",
     "mode": "it is set with mode=",
+    "precision": "it is set with precision=",
     "tensorboard_log": "a run writes tensorboard/ into its own folder",
     "use_sde": "it is for continuous actions, and games have others",
     "sde_sample_freq": "it is for continuous actions, and games have others",

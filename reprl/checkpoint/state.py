@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from reprl import rng, trust
 from reprl.checkpoint.construction import call, class_at, class_path, plain_call
 from reprl.checkpoint.serialization import decode, decode_space, encode, encode_space
+from reprl.envs.defaults import without_later
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.precision import FP32
@@ -102,7 +103,7 @@ def observed(model: Algorithm) -> dict[str, Any] | None:
     """What the model's environment shows (game, stack, ...), where it is one of ours."""
     settings = getattr(model.env, "settings", None)
     if all(hasattr(settings, key) for key in OBSERVED):
-        return {key: getattr(settings, key) for key in OBSERVED}
+        return without_later({key: getattr(settings, key) for key in OBSERVED})
     return model.observed
 
 
