@@ -8,7 +8,7 @@ from reprl.components import require_known_keys
 from reprl.config.compose import compose, options
 from reprl.config.schema import check
 from reprl.envs import AtariVecEnv, make_vec_env
-from reprl.runs.train import make_model
+from reprl.runs.train import make_env, make_model
 from reprl.schema import PARTS
 
 pytestmark = pytest.mark.slow  # builds every part there is
@@ -18,6 +18,7 @@ RGB_ONLY = "color_jitter"
 NEEDS = {  # what an option does not build without
     "auxiliary": ["attention=conv_21"],  # some losses are about a mask
     "augmentation": ["auxiliary=contrastive"],  # one choice of views needs a loss
+    "encoder=mlp": ["env=gymnasium"],  # numbers instead of pictures
     "algo=pretrain": ["auxiliary=contrastive"],
     "algo=distillation": ["algo.teacher=agent:imitation"],
 }
@@ -39,7 +40,11 @@ def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
     config = check(compose([f"{group}={name}", *more, *SMALL]))
     for part in PARTS:  # what --cfg asks for without building
         require_known_keys(part, getattr(config, part))
-    model = make_model(config, env)
-    assert model.policy.action_net.out_features == 4
+    of_numbers = config.env.game != env.settings.game
+    played = make_env(config) if of_numbers else env
+    model = make_model(config, played)
+    assert model.action_space.n == (2 if of_numbers else 4)
+    if of_numbers:
+        played.close()
     if group == "auxiliary":
         assert bool(model.auxiliary) == (name != "none")
