@@ -7,7 +7,8 @@ import pytest
 
 from reprl.algorithms import A2C, PPO, rebuild
 from reprl.auxiliary import Contrastive
-from tests.helpers import refuses
+from reprl.encoders import Nature
+from tests.helpers import refuses, space
 from tests.reprl.algorithms.parts import ENCODER, StockEncoder, odd
 from tests.reprl.algorithms.test_extras import counting
 from tests.toys.catch import Catch
@@ -84,10 +85,22 @@ def test_a_term_may_be_a_plain_number_now_and_then() -> None:
         make(auxiliary=odd(habit="none")).learn(64)
 
 
-@pytest.mark.parametrize("auxiliary", [Contrastive(), [Contrastive()], {"mine": Contrastive()}])
-def test_a_part_that_is_built_already_is_refused(auxiliary: Any) -> None:
-    with refuses("must be a name", "Contrastive"):
-        make(auxiliary=auxiliary)
+@pytest.mark.parametrize(
+    ("auxiliary", "name"),
+    [
+        (Contrastive(coef=0.3), "contrastive"),
+        ([Contrastive(coef=0.3)], "contrastive"),
+        ({"mine": Contrastive(coef=0.3)}, "mine"),
+    ],
+)
+def test_a_loss_that_is_built_already_stands_for_its_settings(auxiliary: Any, name: str) -> None:
+    path = f"{Contrastive.__module__}.Contrastive"
+    assert make(auxiliary=auxiliary).specs.auxiliary == {name: {"_target_": path, "coef": 0.3}}
+
+
+def test_an_encoder_that_is_built_already_is_refused() -> None:
+    with refuses("encoder", "must be a name", "Nature"):
+        make(encoder=Nature(space()))
 
 
 @pytest.mark.parametrize("group", ["augmentation", "auxiliary", "encoder", "attention"])
