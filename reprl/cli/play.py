@@ -97,7 +97,7 @@ def keep(games: list[tuple[float, int, bool]], tasks: list[Task], name: str, out
     from reprl import tables
     from reprl.evaluation.episodes import FinishedGame
     from reprl.evaluation.evaluate import table
-    from reprl.evaluation.players import PersonAgent
+    from reprl.evaluation.players import Person
     from reprl.schema import EPISODES as TABLE
 
     rows = [
@@ -108,7 +108,7 @@ def keep(games: list[tuple[float, int, bool]], tasks: list[Task], name: str, out
         print("no game was finished, so nothing is recorded.")
         return
     path = out / "evaluation" / "episodes.csv"
-    tables.merge(path, table(rows, PersonAgent(name), 0.0), TABLE)
+    tables.merge(path, table(rows, Person(name), 0.0), TABLE)
     print(f"{len(rows)} games of {shown(name)} -> {shown(path)}")
     print(f"next: reprl report RUNS {shown(out)}")
 

@@ -27,7 +27,6 @@ WITHOUT = {
     "DQN": ("attention", "auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
 }
-CONTINUOUS: tuple[str, ...] = ()  # algorithms for continuous actions
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
@@ -181,7 +180,7 @@ def check_gymnasium(config: Config) -> None:
         return
     from reprl.envs.gymnasium_ids import action_names, sees_pictures, spaces_of
 
-    if not action_names(game) and class_name(config.algo.get("_target_")) not in CONTINUOUS:
+    if not action_names(game):
         raise UserError(
             f"{game} has continuous actions ({spaces_of(game)[1]}), and "
             f"algo={config.choices.get('algo')} is evaluated by probabilities of discrete ones: "

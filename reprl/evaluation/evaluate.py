@@ -14,7 +14,7 @@ from reprl.envs.machine import games as all_games
 from reprl.envs.protocol import VariantSpec
 from reprl.errors import UserError
 from reprl.evaluation.episodes import FRAME_LIMIT, STUCK_AFTER, Arena, FinishedGame
-from reprl.evaluation.players import Agent, RandomAgent, Task, as_agent
+from reprl.evaluation.players import Agent, Contestant, RandomAgent, Task, as_agent
 from reprl.evaluation.variants import expand, label
 from reprl.game_seeds import whose_games
 from reprl.naming import variant_label
@@ -179,7 +179,7 @@ def require_actions(agent: Any, game: str, n_actions: int) -> None:
         )
 
 
-def table(games: Iterable[FinishedGame], agent: Agent, sticky: float) -> pd.DataFrame:
+def table(games: Iterable[FinishedGame], agent: Contestant, sticky: float) -> pd.DataFrame:
     """One row a game, in the columns every part of the analysis knows."""
     rows = [
         {

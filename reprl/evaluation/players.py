@@ -54,11 +54,15 @@ class Task:
         return numpy_stream(self.seed, *stream("act", self.episode, self.train_seed))
 
 
-class Agent(Protocol):
-    """Anything that plays; `labels` are its columns in the table of games."""
+class Contestant(Protocol):
+    """Whose games stand in the table of games: `labels` are their columns."""
 
     labels: dict[str, Any]
     deterministic: bool
+
+
+class Agent(Contestant, Protocol):
+    """Anything that is asked for its actions."""
 
     def act(
         self,
@@ -94,22 +98,13 @@ class RandomAgent:
         return (uniforms * self.n_actions).astype(np.int64)
 
 
-class PersonAgent:
-    """Whoever sits at the keys: the labels of their games; they choose their actions themselves."""
+class Person:
+    """Whoever sits at the keys (`reprl play record=true`) and so is not asked for actions."""
 
     deterministic = False
 
     def __init__(self, name: str) -> None:
         self.labels = labels_of(PERSON, run=f"{PERSON}_{name}".replace(" ", "-"))
-
-    def act(
-        self,
-        observations: np.ndarray,
-        objects: Callable[[], list[Objects]],
-        uniforms: np.ndarray,
-        tasks: Sequence[Task | None],
-    ) -> np.ndarray:
-        raise UserError("a person cannot be asked for an action: reprl play record=true.")
 
 
 class ModelAgent:
