@@ -95,7 +95,8 @@ def test_a_stock_model_of_another_game_plays_that_game(
 ) -> None:
     """Trained as SB3's users do, on ALE's Freeway: 3 actions, of which Breakout has 4."""
     monkeypatch.chdir(tmp_path)
-    freeway = VecFrameStack(make_atari_env("ALE/Freeway-v5", n_envs=1), 4)
+    small = {"screen_size": 36}
+    freeway = VecFrameStack(make_atari_env("ALE/Freeway-v5", n_envs=1, wrapper_kwargs=small), 2)
     stock = stable_baselines3.PPO("CnnPolicy", freeway, n_steps=2, seed=3, device="cpu")
     stock.save("stock.zip")
     said, play = Commands(capsys), ["evaluate", "stock.zip", "trust=true", "episodes=1", *PLAY[2:]]
@@ -114,7 +115,7 @@ def test_a_stock_model_of_another_game_plays_that_game(
     found = collect(["stock"])
     assert found.game == "freeway"
     assert set(found.episodes["method"]) == {"freeway-sb3-ppo"}  # and not Breakout's random play
-    given = ["train", "parent=stock.zip", "trust=true", *SMALL]
+    given = ["train", "parent=stock.zip", "trust=true", "env.size=36", "env.stack=2", *SMALL]
     said.refuse(given, "stock.zip", "Discrete(3)", "breakout", "env.game=")
     assert main([*given, "env.game=freeway", "run_dir=further"]) == 0
     assert main([*given, "parent.load=encoder", "run_dir=encoder"]) == 0  # fits any game
