@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from reprl.envs.defaults import LATER, TRUTH_NOISE
+from reprl.envs.defaults import DEFAULT_GAME, GYMNASIUM, LATER, TRUTH_NOISE
 from reprl.schema import CLEAN, PARTS
 
 PERSON = "person"  # the method of games that people played
@@ -181,6 +181,12 @@ def encoder_name(name: str, spec: Any) -> str:
 def method_of(parts: Mapping[str, str]) -> str:
     """What distinguishes an agent from others, in one word: ppo-nature-conv-curl-cutout."""
     return "-".join(parts[p] for p in PARTS if parts.get(p, "none") != "none")
+
+
+def in_game(method: str, game: str) -> str:
+    """A method as it is called in a game: in another than Breakout it begins with that."""
+    word = game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
+    return method if word == DEFAULT_GAME else f"{word}-{method}"
 
 
 def method_name(config: Mapping[str, Any]) -> str:

@@ -36,9 +36,9 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, without_later
+from reprl.envs.defaults import CLEAN, GYMNASIUM, without_later
 from reprl.errors import UserError, nearest
-from reprl.naming import method_of, parts_of
+from reprl.naming import in_game, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
 from reprl.schema import PARTS
@@ -154,9 +154,7 @@ class Config:
 
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
-        word = method_of(parts_of(self.plain()))
-        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
-        return word if game == DEFAULT_GAME else f"{game}-{word}"
+        return in_game(method_of(parts_of(self.plain())), self.env.game)
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""

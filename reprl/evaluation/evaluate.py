@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.machine import OBSERVED
 from reprl.envs.machine import games as all_games
 from reprl.envs.protocol import VariantSpec
@@ -50,8 +51,9 @@ def evaluate(
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent, settings.get("game")) | settings
-    found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
-    player = as_agent(agent, deterministic=deterministic)
+    game = str(settings.get("game", DEFAULT_GAME))
+    found = expand(variants, severities, game)
+    player = as_agent(agent, deterministic=deterministic, game=canonical(game))
     whose = whose_games(games, player.labels.get("train_seed"))
     tasks = [Task(v, e, int(seed), whose) for v in found for e in range(episodes)]
     played = []
@@ -63,13 +65,13 @@ def evaluate(
         stuck_after=stuck_after,
         **settings,
     ) as arena:
-        require_actions(agent, settings.get("game", DEFAULT_GAME), arena.n_actions)
-        for game in arena.play(fitted(player, arena.n_actions), tasks):
-            played.append(game)
+        require_actions(agent, game, arena.n_actions)
+        for finished in arena.play(fitted(player, arena.n_actions), tasks):
+            played.append(finished)
             if progress is not None:
-                progress(game)
+                progress(finished)
     order = {task.key: i for i, task in enumerate(tasks)}
-    played.sort(key=lambda game: order[game.task.key])
+    played.sort(key=lambda one: order[one.task.key])
     frame = table(played, player, sticky)
     frame.attrs["distinct"] = distinct_games(played)
     return frame

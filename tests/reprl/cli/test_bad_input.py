@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -287,6 +288,19 @@ evaluate {run} seed=1e3 | seed=1e3
 evaluate {run} sticky=2 | sticky=2
 evaluate {run} sticky=nan | sticky=nan
 evaluate {run} games=all | games=all
+evaluate {run} game=pong | game=pong | plays breakout
+evaluate {run} env.game=Pung | game=Pung | plays breakout
+evaluate {run} game= | game= is empty
+attention {run} game=pong | game=pong | plays breakout
+probe {run} game=pong | game=pong | plays breakout
+play {run} game=pong | game=pong | plays breakout
+video {run} game=pong | game=pong | plays breakout
+evaluate {stock} game=pong | stock.zip | trust=true
+evaluate {stock} game=Pung trust=true | 'Pung' | 'pong'
+evaluate {stock} game=gymnasium/CartPole-v1 trust=true | game=gymnasium/CartPole-v1 | ALE
+attention {stock} game=Pung trust=true | 'Pung' | 'pong'
+video {stock} game=Pung trust=true | 'Pung' | 'pong'
+play {stock} game=Pung trust=true | 'Pung' | 'pong'
 evaluate {run} severities=2 | severities=2
 evaluate {run} severities=x | severities=x
 evaluate {run} deterministic=perhaps | deterministic=perhaps
@@ -474,6 +488,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    with zipfile.ZipFile(place / "stock.zip", "w") as stock:  # as far as it is read unpickled
+        stock.writestr("data", '{"n_epochs": 4}')
     (place / "claimed").mkdir()
     (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
@@ -518,12 +534,12 @@ def contents(place: Path) -> dict[str, tuple[int, int]]:
 
 
 def filled(command: str, made: Path) -> list[str]:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     return [word.format(**names) for word in shlex.split(command)]
 
 
 def judge(error: str, words: list[str], made: Path) -> None:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     assert "Traceback" not in error
     said = [line for line in error.splitlines() if not line.startswith("WARNING: ")]
     assert said[0].startswith("reprl: ")
