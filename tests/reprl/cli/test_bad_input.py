@@ -95,7 +95,7 @@ ranks=many | ranks=many
 ranks=3 | env.n_envs=8 | ranks=3
 ranks=16 | ranks=16 | env.n_envs=8
 ranks=2 algo.batch_size=255 | algo.batch_size=255 | ranks=2 | 256
-ranks=2 algo=imitation | ranks=2 | algo=imitation
+ranks=2 algo=distillation algo.teacher=agent:imitation | ranks=2 | algo=distillation
 auxiliary=contrastive auxiliary.negatives=none | negatives=none
 checkpoint.every=0 | checkpoint.every=0
 checkpoint.every=1.5 | checkpoint.every=1.5
