@@ -223,7 +223,7 @@ class FrameMemory(RolloutMemory):
         shape = (*self.past_slots.shape[:2], *self.obs_shape)
         kept = {
             "past_starts": self.past_starts,
-            "past_observations": flat.cpu().numpy().reshape(shape),
+            "past_observations": flat.reshape(shape),
         }
         return kept | self._action_state()
 

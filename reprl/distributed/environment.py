@@ -28,9 +28,7 @@ class Place:
     size: int
     address: str
     port: int
-    local: int = (
-        0  # its number among the ranks of its machine
-    )
+    local: int = 0  # its number among the ranks of its machine
     beat: int | None = None
     memory: int | None = None
     listen: int | None = None

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 
 from reprl.algorithms import A2C, PPO
 from reprl.algorithms.compiled import CompiledPolicy
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.frame_pool import DeviceFrames
+from reprl.algorithms.rollout_buffer import Minibatch
 from reprl.checkpoint.state import _load_optimizer
+from reprl.reduction import OneProcess
 from reprl.transfer import on_device
 from tests.reprl.algorithms.parts import ENCODER, FLIP, spread
 from tests.reprl.algorithms.test_fast import stacks
-from tests.toys.catch import Catch
+from tests.toys.catch import SMALL_ENCODER, Catch
 
 LOSSES: dict[str, Any] = {"encoder": ENCODER, "auxiliary": spread(coef=0.1), "augmentation": FLIP}
 
@@ -129,6 +131,60 @@ def test_a_graphs_step_begins_without_old_gradients_and_its_outputs_are_kept(
     network.compiled = False
     network.forward(model.policy, pictures)
     assert first.grad is None
+
+
+class OfNoNumbers(OneProcess):
+    """A device that computes shapes only has no numbers to log."""
+
+    def numbers(self, values: Tensor) -> Tensor:
+        return torch.zeros(values.shape)
+
+
+def move(module: nn.Module, device: str) -> None:
+    """Every parameter and buffer to a device, as they lie in memory."""
+    for part in module.modules():
+        for name, p in part._parameters.items():
+            if p is not None:
+                empty = torch.empty_strided(p.size(), p.stride(), dtype=p.dtype, device=device)
+                part._parameters[name] = nn.Parameter(empty, requires_grad=p.requires_grad)
+        for name, b in part._buffers.items():
+            if b is not None:
+                part._buffers[name] = torch.empty(b.shape, dtype=b.dtype, device=device)
+
+
+@pytest.mark.parametrize("auxiliary", [None, "contrastive", "decoder", "vae", "sparsity"])
+def test_an_update_stays_on_its_device(auxiliary: str | None) -> None:
+    """On torch's `meta` device, which refuses to compute with a tensor of the CPU beside it."""
+    with pytest.raises(RuntimeError):
+        torch.zeros(2, device="meta") + torch.zeros(2)
+    model: Any = PPO(
+        *("CnnPolicy", Catch()),
+        seed=0,
+        device="cpu",
+        mode="fast",
+        compile=False,
+        n_steps=4,
+        batch_size=16,
+        encoder=SMALL_ENCODER,
+        attention={"_target_": "reprl.encoders.masks.ConvMask"},
+        auxiliary=auxiliary,
+    )
+    model._clip, model._clip_vf = 0.1, 0.1
+    move(model.policy, "meta")
+    move(model.auxiliary, "meta")
+    model.update.share(OfNoNumbers())
+
+    def rows(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(16, *shape, dtype=dtype, device="meta")
+
+    pictures, actions = rows(4, 36, 36, dtype=torch.uint8), rows(dtype=torch.int64)
+    minibatch = Minibatch(pictures, rows(1), rows(), rows(), rows(), rows(), np.arange(16))
+    fields = {"rewards": rows(), "returns": rows(), "episode_starts": rows(dtype=torch.bool)}
+    weights = dict.fromkeys(model.losses.terms.names, 1.0)
+    losses = model.update.losses(model, minibatch, actions, weights, lambda: fields, 0)
+    losses.total.backward()
+    learned = [*model.policy.parameters(), *model.losses.modules.parameters()]
+    assert {p.grad.device.type for p in learned if p.grad is not None} == {"meta"}
 
 
 def test_arrays_go_to_a_gpu_through_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
