@@ -87,6 +87,7 @@ precision=fp16 | precision=fp16 is unknown
 precision=16 | precision=16
 precision=bf16 | precision=bf16 | mode=fast
 device=cuda:99 | device=cuda:99
+device=cuda ranks=2 | device=cuda | no CUDA device
 device=7 | device=7
 threads=1.5 | threads=1.5
 threads=many | threads=many
