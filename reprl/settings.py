@@ -314,6 +314,8 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
         "fill": OneOf(("black", "gray")),
+        "speed": Number(0, 1000),
+        "channels": CHANNELS,
     },
     "Lines": PROBABILITY
     | {
