@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
+from reprl.transfer import on_device
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes of play have this size, so an action does not depend on who else is playing.
@@ -223,7 +224,7 @@ class PolicyPlayer:
         try:
             for start in range(0, n, FORWARD_BATCH):
                 rows_here = slice(start, start + FORWARD_BATCH)
-                batch = torch.as_tensor(_padded(observations[rows_here]), device=policy.device)
+                batch = on_device(_padded(observations[rows_here]), policy.device)
                 step, after = self.forward(batch, tuple(_filled(s[rows_here]) for s in state))
                 steps.append(step)
                 states.append(after)

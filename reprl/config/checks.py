@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reprl import trust
-from reprl.config.placement import machine_cores, shares_minibatches
+from reprl.config.placement import gpu_count, machine_cores, shares_minibatches
+from reprl.distributed.environment import here_on_machine
 from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
@@ -285,9 +286,7 @@ def device_of(device: str) -> str:
         choice("device", device, ("auto", "cpu", "cuda"))
     if device == "auto" and not may_have_gpu():
         return "cpu"
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = gpu_count()
     if device == "auto":
         device = "cuda" if count else "cpu"
     elif count == 0:
@@ -295,6 +294,22 @@ def device_of(device: str) -> str:
     elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
         raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
     return device
+
+
+def check_gpus(device: str, ranks: int) -> None:
+    """Refuse ranks of one machine that would have to share a GPU."""
+    if ranks == 1 or not device.startswith("cuda"):
+        return
+    if device != "cuda":
+        raise UserError(
+            f"device={device} is one GPU, and ranks={ranks} need one each: set device=cuda, and "
+            "every rank takes its own."
+        )
+    if (here := here_on_machine(ranks)) > (gpus := gpu_count()):
+        raise UserError(
+            f"ranks={ranks} with device=cuda: {here} ranks on this machine, which has {gpus} CUDA "
+            "device(s); every rank needs its own."
+        )
 
 
 def may_have_gpu(drivers: tuple[str, ...] = DRIVERS) -> bool:

@@ -22,6 +22,7 @@ from reprl.config.checks import (
     check_algo,
     check_batches,
     check_curriculum,
+    check_gpus,
     check_gymnasium,
     check_mirrors,
     check_motion,
@@ -286,6 +287,8 @@ def check(values: Mapping[str, Any]) -> Config:
         values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
+    if chosen_for.ranks:  # as many as cores or as GPUs
+        config = replace(config, device=device_of(config.device))
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
@@ -297,6 +300,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_pretraining(config)
     check_gymnasium(config)
     device = device_of(config.device)
+    check_gpus(device, config.ranks)
     precision = settled(config.precision, mode=config.mode, device=device)
     return replace(config, device=device, precision=precision)
 

@@ -88,6 +88,7 @@ precision=fp16 | precision=fp16 is unknown
 precision=16 | precision=16
 precision=bf16 | precision=bf16 | mode=fast
 device=cuda:99 | device=cuda:99
+device=cuda ranks=2 | device=cuda | no CUDA device
 device=7 | device=7
 threads=1.5 | threads=1.5
 threads=many | threads=many
@@ -96,7 +97,7 @@ ranks=many | ranks=many
 ranks=3 | env.n_envs=8 | ranks=3
 ranks=16 | ranks=16 | env.n_envs=8
 ranks=2 algo.batch_size=255 | algo.batch_size=255 | ranks=2 | 256
-ranks=2 algo=imitation | ranks=2 | algo=imitation
+ranks=2 algo=distillation algo.teacher=agent:imitation | ranks=2 | algo=distillation
 auxiliary=contrastive auxiliary.negatives=none | negatives=none
 checkpoint.every=0 | checkpoint.every=0
 checkpoint.every=1.5 | checkpoint.every=1.5
