@@ -25,6 +25,7 @@ LAYER = "linear.0"  # what the heads read
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
 FIRST, PPO, STDIM, PICTURE = "first weights", "PPO", "ST-DIM", "the picture"
 RUNS = {"ppo": PPO, "stdim": STDIM}
+AUTHORS = ("algo.batch_size=64", "algo.learning_rate=3e-4")  # of ST-DIM, Anand et al. 2019
 
 
 def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list[str]]:
@@ -33,7 +34,7 @@ def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list
     common += ["env.n_envs=8", "progress=off"]
     film = ["record", "player=random", f"frames={frames}", "seed=1"]
     stdim = ["pretrain", f"data={runs / 'random'}", "auxiliary=spatiotemporal", *common]
-    stdim += ["auxiliary.coef=1", f"total_frames={drawn}"]
+    stdim += ["auxiliary.coef=1", f"total_frames={drawn}", *AUTHORS]
     ppo = ["train", "experiment=plain", *common, f"total_steps={steps}"]
     return {
         "random": [*film, f"out={runs / 'random'}"],
