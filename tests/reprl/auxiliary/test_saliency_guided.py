@@ -13,6 +13,7 @@ from reprl.auxiliary.drac import heads
 from tests.helpers import refuses
 
 ATTRIBUTION = frozenset({"attribution"})
+PREDICTS = {"attribution_coef": 1.0, "augmentation": "none", "shrink": 2}
 
 
 def linear_value(world, weights):
@@ -124,7 +125,7 @@ def test_the_attribution_by_hand(unmasked, other, marked):
     weights = torch.zeros(8, 8)
     weights[2, 3], weights[other] = 3.0, 2.0
     linear_value(unmasked, weights)
-    loss = unmasked.prepare(SaliencyGuided(rho=1 - 2 / 128, attribution_coef=1.0, shrink=2))
+    loss = unmasked.prepare(SaliencyGuided(rho=1 - 2 / 128, **PREDICTS))
     nn.init.zeros_(loss.head.paint.weight)
     nn.init.constant_(loss.head.paint.bias, -1.0)
     batch = unmasked.batch(unmasked.images(3).clamp(min=1)).wanting(ATTRIBUTION)
@@ -138,7 +139,7 @@ def test_the_attribution_by_hand(unmasked, other, marked):
 
 @pytest.mark.parametrize("of", ["value", "action"])
 def test_its_gradient_reaches_encoder_and_head_alone(masked, of):
-    loss = masked.prepare(SaliencyGuided(attribution_coef=1.0, of=of))
+    loss = masked.prepare(SaliencyGuided(of=of, **PREDICTS))
     batch = masked.batch(masked.images(4), actions=torch.tensor([0, 1, 2, 1]))
     assert set(loss(batch, masked.encoder)) == {"saliency_guided", "attribution"} == {*loss.weights}
     reached = masked.reached(loss, batch.wanting(ATTRIBUTION))
