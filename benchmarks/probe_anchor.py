@@ -10,12 +10,14 @@ nearly all of it.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 import pandas as pd
 
 from benchmarks.timed import timed
 from reprl import tables
+from reprl.disk import write_atomically
 from reprl.schema import CLEAN, FILES, PROBES
 
 ROOT = Path(__file__).parent.parent
@@ -25,7 +27,9 @@ LAYER = "linear.0"  # what the heads read
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
 FIRST, PPO, STDIM, PICTURE = "first weights", "PPO", "ST-DIM", "the picture"
 RUNS = {"ppo": PPO, "stdim": STDIM}
-AUTHORS = ("algo.batch_size=64", "algo.learning_rate=3e-4")  # of ST-DIM, Anand et al. 2019
+BATCH = 64
+AUTHORS = (f"algo.batch_size={BATCH}", "algo.learning_rate=3e-4")  # of ST-DIM, Anand et al. 2019
+CURVE, LOSS = "metrics.csv", "loss/spatiotemporal"
 
 
 def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list[str]]:
@@ -93,7 +97,16 @@ def table() -> str:
     """What each encoder holds, as the page shows it, and whether the order is the published one."""
     if not all((RESULTS / folder / FILES["probes"]).is_file() for folder in RUNS):
         return "**Not measured yet.**"
-    return written(measured())
+    return f"{written(measured())} {learned(pd.read_csv(RESULTS / 'stdim' / CURVE))}"
+
+
+def learned(curve: pd.DataFrame) -> str:
+    """How far ST-DIM's loss fell, beside what guessing costs: two terms of ln(batch) nats."""
+    first, last = curve[LOSS].iloc[0], curve[LOSS].iloc[-1]
+    return (
+        f"ST-DIM's loss, {2 * math.log(BATCH):.2f} nats for guessing, was {first:.2f} over its "
+        f"first {curve['step'].iloc[0]:,} frames and {last:.2f} over its last ones."
+    )
 
 
 def written(rows: pd.DataFrame) -> str:
@@ -131,6 +144,9 @@ def main() -> None:
             timed(words, f"anchor {folder}")
     for of, words in probes(options.runs, options.frames).items():
         timed(words, of)
+    for folder in RUNS:
+        text = (options.runs / folder / CURVE).read_text(encoding="utf-8")
+        write_atomically(RESULTS / folder / CURVE, text)
     print(table())
 
 

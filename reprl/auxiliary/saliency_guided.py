@@ -71,8 +71,8 @@ class SaliencyGuided(AuxiliaryLoss):
             )
         inputs = context.encoder.features_dim
         self.actions = int(context.action_space.n) if self.of == "action" else 0
-        picture = context.observation_space.shape
-        self.head = PixelHead(inputs + self.actions, picture, shrink=self.shrink)
+        frames, height, width = context.observation_space.shape
+        self.head = PixelHead(inputs + self.actions, (frames, height, width), shrink=self.shrink)
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         images = batch.images()

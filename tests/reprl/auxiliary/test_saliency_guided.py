@@ -1,4 +1,4 @@
-"""SGQN: which pixels are kept, by hand, a policy that stops needing the rest, and their predictor."""
+"""SGQN: which pixels are kept, a policy that stops needing the rest, and their predictor."""
 
 import math
 
