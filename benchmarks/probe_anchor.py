@@ -135,8 +135,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "anchor")
     parser.add_argument("--steps", type=int, default=49_152, help="agent steps of PPO")
     parser.add_argument("--recorded", type=int, default=16_384, help="frames of random play")
-    parser.add_argument("--drawn", type=int, default=98_304, help="frames that ST-DIM learns from")
-    parser.add_argument("--frames", type=int, default=900, help="moments of each probe")
+    parser.add_argument("--drawn", type=int, default=100_352, help="frames that ST-DIM learns from")
+    parser.add_argument("--frames", type=int, default=1200, help="moments of each probe")
     options = parser.parse_args()
     made = trainings(options.runs, options.steps, options.recorded, options.drawn)
     for folder, words in made.items():
