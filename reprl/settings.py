@@ -273,7 +273,9 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
-    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": OneOf(("value", "action"))},
+    "SaliencyGuided": LOSS
+    | {"attribution_coef": COEFFICIENT, "rho": FRACTION, "of": OneOf(("value", "action"))}
+    | {"shrink": COUNT},
     "MotionTarget": LOSS
     | {
         "positive": Number(1),

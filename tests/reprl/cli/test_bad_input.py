@@ -182,6 +182,8 @@ auxiliary=spr auxiliary.steps=0 | auxiliary.steps=0
 auxiliary=spatiotemporal auxiliary.offset=0 | auxiliary.offset=0
 auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
 auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
+auxiliary=saliency_guided auxiliary.attribution_coef=-1 | auxiliary.attribution_coef=-1
+auxiliary=saliency_guided auxiliary.shrink=0 | auxiliary.shrink=0
 auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
 algo=distillation | algo.teacher=None | agent:NAME
 algo=distillation algo.teacher=nowhere | no teacher 'nowhere'
