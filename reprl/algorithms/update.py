@@ -103,6 +103,8 @@ class Update:
         self.forward = forward
         self.reduction: Reduction = reduction or OneProcess()
         self.precision = precision
+        # what else is learned beside the policy, each clipped by itself
+        self.beside: dict[str, list[torch.nn.Parameter]] = {"auxiliary": auxiliary.parameters}
 
     def share(self, reduction: Reduction) -> None:
         """From now on minibatches are shares of larger ones."""
@@ -161,13 +163,14 @@ class Update:
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
         losses.total.backward()
-        self.reduction.gradients([*self.policy.parameters(), *self.auxiliary.parameters])
+        others = [p for parameters in self.beside.values() for p in parameters]
+        self.reduction.gradients([*self.policy.parameters(), *others])
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
         norms = {"gradient": norm}
-        if self.auxiliary.parameters:
-            norms["auxiliary gradient"] = torch.nn.utils.clip_grad_norm_(
-                self.auxiliary.parameters, max_grad_norm
-            )
+        for name, parameters in self.beside.items():
+            if parameters:
+                clipped = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+                norms[f"{name} gradient"] = clipped
         for name, value in norms.items():
             if not math.isfinite(number := float(value)):
                 raise Diverged(name, number, step)

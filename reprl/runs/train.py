@@ -456,6 +456,7 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             device=config.device,
             # a class of the user's own need not know of it
             **({} if config.precision == FP32 else {"precision": config.precision}),
+            **({"intrinsic": config.intrinsic} if config.intrinsic else {}),
         )
     model.set_logger(Logger(None, []))
     if ranks is not None:
