@@ -23,6 +23,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from reprl import components
 from reprl.algorithms.base import Algorithm, TimedEnv
@@ -490,14 +491,15 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 actions = minibatch.actions
                 if isinstance(self.action_space, spaces.Discrete):
                     actions = actions.long().flatten()
-                losses = self.update.losses(
-                    objective,
-                    minibatch,
-                    actions,
-                    weights,
-                    lambda samples=minibatch: self.rollout_buffer.fields(samples),  # type: ignore[misc]
-                    self.num_timesteps,
-                )
+                with record_function("update.losses"):
+                    losses = self.update.losses(
+                        objective,
+                        minibatch,
+                        actions,
+                        weights,
+                        lambda samples=minibatch: self.rollout_buffer.fields(samples),  # type: ignore[misc]
+                        self.num_timesteps,
+                    )
                 metrics.add(losses)
                 if watched:
                     watched = False

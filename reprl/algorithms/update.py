@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
+from torch.profiler import record_function
 
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.policy import PolicyOutput, policy_forward
@@ -162,7 +163,12 @@ class Update:
         """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
-        losses.total.backward()
+        with record_function("update.backward"):
+            losses.total.backward()
+        with record_function("update.step"):
+            return self._move(optimizer, step, max_grad_norm)
+
+    def _move(self, optimizer: torch.optim.Optimizer, step: int, max_grad_norm: float) -> float:
         others = [p for parameters in self.beside.values() for p in parameters]
         self.reduction.gradients([*self.policy.parameters(), *others])
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)

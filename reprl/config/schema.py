@@ -55,9 +55,9 @@ from reprl.settings import (
     THREADS,
     declared,
 )
-from reprl.validation import Number, Setting, choice, flag
+from reprl.validation import Flag, Number, Setting, choice, flag
 
-NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
+NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir", "profile")
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ class Config:
     precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
     stop: Stop = field(default_factory=Stop)
     intrinsic: dict[str, Any] = field(default_factory=dict)  # a spec with _target_, or empty
+    profile: bool = field(default=False, metadata={"range": Flag()})
 
     @property
     def rollout(self) -> int:
@@ -177,6 +178,8 @@ class Config:
             found.pop("stop")
         if not found["intrinsic"]:
             found.pop("intrinsic")
+        if not found["profile"]:
+            found.pop("profile")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found

@@ -245,7 +245,7 @@ class Search:
     def best(self) -> FrozenTrial | None:
         """The finished trial with the highest score."""
         done = [t for t in self.all() if t.state.name == "COMPLETE"]
-        return max(done, key=lambda t: t.value, default=None)
+        return max(done, key=lambda t: t.value or 0.0, default=None)
 
 
 def _text(values: Interval | Words, value: Any) -> str:

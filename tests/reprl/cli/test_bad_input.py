@@ -32,6 +32,8 @@ auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
 stop.score=high | stop.score=high
+profile=maybe | profile=maybe | true or false
+profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
