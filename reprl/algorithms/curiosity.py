@@ -25,7 +25,13 @@ from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.intrinsic.base import IntrinsicReward
 from reprl.intrinsic.moments import RunningMoments
-from reprl.policy import PolicyOutput, as_input
+from reprl.policy import (
+    PolicyOutput,
+    as_input,
+    critic_features,
+    critic_latent,
+    critic_width,
+)
 from reprl.rng import stream_seed, torch_stream
 
 ROWS = 256  # observations in one forward pass
@@ -75,7 +81,7 @@ class Curiosity(nn.Module):
             reward: IntrinsicReward = components.build("intrinsic", spec)
             reward.setup(shape, frame_channels(observation_space))
             self.reward = reward
-            self.value = nn.Linear(policy.mlp_extractor.latent_dim_vf, 1)
+            self.value = nn.Linear(critic_width(policy), 1)
             nn.init.orthogonal_(self.value.weight)
             nn.init.zeros_(self.value.bias)
         self.returned = RunningMoments()
@@ -90,7 +96,7 @@ class Curiosity(nn.Module):
 
     def values(self, policy: ActorCriticPolicy, features: Tensor) -> Tensor:
         """Expected intrinsic returns (B,) of features (B, F), from where the value is read too."""
-        found: Tensor = self.value(policy.mlp_extractor.forward_critic(features)).flatten()
+        found: Tensor = self.value(critic_latent(policy, features)).flatten()
         return found
 
     # -- after a rollout --------------------------------------------------------------------------
@@ -106,13 +112,13 @@ class Curiosity(nn.Module):
         scaled = self.scaled(rewards)
         values = torch.cat(
             [
-                self.values(policy, _critic_features(policy, inputs))
+                self.values(policy, critic_features(policy, inputs))
                 for inputs in self._inputs(memory, policy)
             ]
         )
         assert memory.last_observations is not None
         after = as_input(policy, memory.to_torch(memory.last_observations))
-        last = self.values(policy, _critic_features(policy, after)).double().cpu().numpy()
+        last = self.values(policy, critic_features(policy, after)).double().cpu().numpy()
         known = _by_time(values, steps)
         reward = self.reward
         advantages = endless_advantages(scaled, known, last, reward.gamma, reward.gae_lambda)
@@ -161,7 +167,7 @@ class Curiosity(nn.Module):
         following = as_input(policy, memory.to_torch(memory.observed(place, later=1)))
         features = output.features
         if not policy.share_features_extractor:  # those are the actor's
-            features = _critic_features(policy, as_input(policy, minibatch.observations))
+            features = critic_features(policy, as_input(policy, minibatch.observations))
         value = F.mse_loss(self.values(policy, features), wanted)
         return {
             "intrinsic_value": Term(value, self.reward.value_coef),
@@ -189,13 +195,6 @@ class CuriousObjective:
         own = self.objective.loss_terms(output, actions, minibatch)
         more = self.curiosity.terms(output, minibatch, self.memory, self.policy)
         return MinibatchLoss(own.terms | more, own.metrics)
-
-
-def _critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
-    shared = policy.share_features_extractor
-    extractor = policy.features_extractor if shared else policy.vf_features_extractor
-    features: Tensor = extractor(inputs)
-    return features
 
 
 def _chunks(memory: RolloutMemory) -> Iterator[np.ndarray]:
