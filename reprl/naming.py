@@ -149,9 +149,18 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     names["encoder"] += "".join(f"_{word}" for word in _seen_otherwise(config))
+    if (paid := intrinsic_of(config)) != "none":
+        names["algo"] += f"_{paid}"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
+
+
+def intrinsic_of(config: Mapping[str, Any]) -> str:
+    """What a run's intrinsic reward is called, `none` without one."""
+    choices = config.get("choices")
+    chosen = choices.get("intrinsic") if isinstance(choices, Mapping) else None
+    return part_name(chosen) if chosen else spec_name("intrinsic", config.get("intrinsic"))
 
 
 def _seen_otherwise(config: Mapping[str, Any]) -> list[str]:
@@ -208,7 +217,8 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
     frozen = isinstance(encoder, Mapping) and encoder.get("freeze") is True
-    if fed != "frames" or frozen or _seen_otherwise(config):
+    paid = intrinsic_of(config) != "none"
+    if fed != "frames" or frozen or paid or _seen_otherwise(config):
         return False
     return not extras and trained_variants(config) == [CLEAN]
 

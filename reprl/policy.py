@@ -93,6 +93,24 @@ def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
     return last_layers(policy, actor, critic)
 
 
+def critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
+    """The features (B, F) that the value is read from, which may be an extractor's of its own."""
+    shared = policy.share_features_extractor
+    extractor = policy.features_extractor if shared else policy.vf_features_extractor
+    features: Tensor = extractor(inputs)
+    return features
+
+
+def critic_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
+    """What the last layer of the value is given of those features: (B, critic_width)."""
+    return policy.mlp_extractor.forward_critic(features)
+
+
+def critic_width(policy: ActorCriticPolicy) -> int:
+    """How many numbers `critic_latent` gives."""
+    return int(policy.mlp_extractor.latent_dim_vf)
+
+
 def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, n_actions) of discrete actions and values (B,)."""
     log_probs = torch.log_softmax(policy.action_net(actor), dim=-1)

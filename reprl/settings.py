@@ -113,6 +113,13 @@ ON_POLICY: dict[str, Setting] = {
     "stats_window_size": Number(1, 1_000_000, whole=True),
     "verbose": Number(0, 2, whole=True),
 }
+# of any intrinsic reward, the user's own included
+INTRINSIC: dict[str, Setting] = {
+    "coef": Number(0, usual=(0, 10)),
+    "value_coef": Number(0, 100, usual=(0, 2)),
+    "gamma": Number(0, 1, usual=(0.9, 0.9999)),
+    "gae_lambda": Number(0, 1, usual=(0.8, 1)),
+}
 # keys of SB3's that say nothing here, and why; the first words of a sentence that ends with them
 NOT_HERE = {
     "policy": "agents see pictures",
@@ -270,6 +277,10 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {"negatives": NEGATIVES},
     "SpatioTemporal": LOSS | {"offset": COUNT, "negatives": NEGATIVES},
     "DrAC": LOSS,
+    "UcbDrAC": LOSS
+    | {"exploration": Number(0, usual=(0, 10)), "window": Number(1, 10_000, whole=True)},
+    "Svea": LOSS,
+    "Soda": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
@@ -306,6 +317,11 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "regularize_coef": Number(0, usual=(0, 5e-5), scheduled=True),
         **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
         "begin_repr": BEGIN,
+    },
+    "RND": INTRINSIC
+    | {
+        "width": Number(1, 65_536, whole=True, usual=(16, 1024)),
+        "share": Number(0, 1, open_low=True),
     },
     "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
@@ -355,6 +371,7 @@ GROUPS: dict[str, dict[str, Setting]] = {
     "attention.hard": HARD,
     "attention.optimizer": MASK_OPTIMIZER,
     "augmentation": USE,
+    "intrinsic": INTRINSIC,
     "algo.expert": EXPERT,
     "algo.beta": BETA,
 }

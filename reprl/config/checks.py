@@ -28,6 +28,7 @@ WITHOUT = {
     "DQN": ("attention", "auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
 }
+EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
@@ -144,6 +145,20 @@ def check_curriculum(config: Config) -> None:
         raise UserError(f"env.curriculum={kind} is for one process: set ranks=1.")
     if str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
         raise UserError(f"env.curriculum={kind} is for training in games, not for pretraining.")
+
+
+def check_intrinsic(config: Config) -> None:
+    """Refuse an intrinsic reward where nothing adds it to the game's."""
+    if not config.intrinsic:
+        return
+    name, algo = config.choices.get("intrinsic"), config.choices.get("algo")
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    if words[0] == "reprl" and words[-1] not in EXPLORING:
+        raise UserError(
+            f"intrinsic={name}: algo={algo} takes no intrinsic reward; choose algo=ppo or a2c."
+        )
+    if config.ranks > 1:
+        raise UserError(f"intrinsic={name} is scaled by one process: set ranks=1.")
 
 
 def check_variants(config: Config) -> None:

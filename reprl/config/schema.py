@@ -24,6 +24,7 @@ from reprl.config.checks import (
     check_curriculum,
     check_gpus,
     check_gymnasium,
+    check_intrinsic,
     check_mirrors,
     check_motion,
     check_parent,
@@ -42,7 +43,7 @@ from reprl.errors import UserError, nearest
 from reprl.naming import in_game, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 from reprl.settings import (
     CURRICULA,
     ENV,
@@ -55,9 +56,9 @@ from reprl.settings import (
     THREADS,
     declared,
 )
-from reprl.validation import Number, Setting, choice, flag
+from reprl.validation import Flag, Number, Setting, choice, flag
 
-NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
+NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir", "profile")
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class Config:
     ranks: int = field(default=1, metadata={"range": RANKS})
     precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
     stop: Stop = field(default_factory=Stop)
+    intrinsic: dict[str, Any] = field(default_factory=dict)  # a spec with _target_, or empty
+    profile: bool = field(default=False, metadata={"range": Flag()})
 
     @property
     def rollout(self) -> int:
@@ -172,6 +175,10 @@ class Config:
             found.pop("precision")
         if found["stop"]["score"] is None:
             found.pop("stop")
+        if not found["intrinsic"]:
+            found.pop("intrinsic")
+        if not found["profile"]:
+            found.pop("profile")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -270,7 +277,7 @@ def check(values: Mapping[str, Any]) -> Config:
     """Check a composed configuration; the first thing wrong raises a UserError."""
     values = dict(values)
     chosen_for = Chosen.of(values)
-    for part in PARTS:
+    for part in CHOSEN:
         values[part] = _part(part, values.get(part))
         chosen = (values.get("choices") or {}).get(part)
         if not values[part] and isinstance(chosen, str) and chosen != "none":
@@ -293,6 +300,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_batches(config)
     check_ranks(config)
     check_curriculum(config)
+    check_intrinsic(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)
@@ -326,6 +334,11 @@ def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in env.items() if key != "id"}
     if not isinstance(env["id"], str) or not env["id"].strip():
         raise UserError(f"env.id={env['id']} must be an id of gymnasium, such as CartPole-v1.")
+    if given.get("workers"):
+        raise UserError(
+            f"env.workers={given['workers']}: environments of gymnasium play in the run's own "
+            "process; set env.workers=0."
+        )
     return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
 
 
@@ -413,7 +426,7 @@ def _is_spec(value: Any) -> bool:
 
 
 def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Setting | None]]:
-    for part in PARTS:
+    for part in CHOSEN:
         if isinstance(values.get(part), dict):
             yield from declared(part, part, values[part])
 

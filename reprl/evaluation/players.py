@@ -252,6 +252,7 @@ def _described(model: Any) -> dict[str, Any]:
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
+        "intrinsic": model.specs.intrinsic,
         "env": {
             key: getattr(env, key, seen.get(key, usual))
             for key, usual in {"game": None, **LATER}.items()

@@ -33,6 +33,8 @@ auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
 stop.score=high | stop.score=high
+profile=maybe | profile=maybe | true or false
+profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
@@ -55,8 +57,16 @@ algo=dqn algo.buffer_size=0 | algo.buffer_size=0
 algo=dqn algo.n_step=3 | algo.n_step | n_steps
 algo=dqn ranks=2 | ranks=2 | algo=dqn
 algo=reinforce algo.gae_lambda=1 | gae_lambda
+intrinsic=rdn | intrinsic=rdn is unknown | Did you mean 'rnd'?
+intrinsic=rnd intrinsic.coef=-1 | intrinsic.coef=-1
+intrinsic=rnd intrinsic.share=0 | intrinsic.share=0
+intrinsic=rnd intrinsic.gama=1 | intrinsic.gama | gamma
+intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo
+intrinsic=rnd algo=imitation | intrinsic=rnd | algo=imitation
+intrinsic=rnd ranks=2 threads=1 | intrinsic=rnd | ranks=1
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
+env=gymnasium env.workers=2 | env.workers=2 | env.workers=0
 env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
 env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions
 env=gymnasium env.id=nowhere:Own-v0 | nowhere | cannot be imported
@@ -184,6 +194,11 @@ auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
 auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=saliency_guided auxiliary.attribution_coef=-1 | auxiliary.attribution_coef=-1
 auxiliary=saliency_guided auxiliary.shrink=0 | auxiliary.shrink=0
+auxiliary=ucb_drac auxiliary.options=[shift,shfit] | shfit | Did you mean 'shift'?
+auxiliary=ucb_drac auxiliary.options=[shift] | options | two or more
+auxiliary=ucb_drac auxiliary.window=0 | auxiliary.window=0
+auxiliary=svea auxiliary.coef=-1 | auxiliary.coef=-1
+auxiliary=soda auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
 algo=distillation | algo.teacher=None | agent:NAME
 algo=distillation algo.teacher=nowhere | no teacher 'nowhere'
@@ -231,6 +246,16 @@ trust=1bad | trust=1bad
 -m 'seed=glob(x*)' | seed
 -m 'seed=interval(0,1)' | interval | hydra/sweeper
 -m seed=0,1 hydra/sweeper=moon | moon
+-m sweep=tune | nothing to search | interval
+-m sweep=tune seed=0,1 | 'seed=0,1'
+-m sweep=tune attention=none,conf | attention=conf is unknown
+-m sweep=tune attention=none,conv sweep.trials=0 | sweep.trials=0
+-m sweep=tune attention=none,conv sweep.prune=maybe | sweep.prune=maybe
+-m sweep=tune attention=none,conv eval.every=0 | eval.every=0
+-m sweep=tune 'algo.gamma=interval(0.9,2)' | algo.gamma=2
+-m sweep=tune attention=none,conv hydra/launcher=joblib | hydra/launcher=joblib
+-m sweep=tune attention=none,conv seeds=until_decided | seeds=until_decided
+-m seed=0,1 sweep.prune=true | sweep.prune=true | sweep=tune
 -m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
 -m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
 -m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
