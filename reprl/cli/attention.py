@@ -61,7 +61,7 @@ def run(arguments: list[str]) -> int:
     from reprl.evaluation.variants import expand
 
     found, problems = targets(place, values["checkpoint"], out=values["out"], into="attention")
-    require_ale(found, "reprl attention")
+    require_ale(found, "reprl attention", procgen=True)
     game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:

@@ -27,6 +27,7 @@ from reprl.config.checks import (
     check_motion,
     check_parent,
     check_pretraining,
+    check_procgen,
     check_ranks,
     check_variants,
     device_of,
@@ -36,14 +37,15 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, without_later
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, PROCGEN, without_later
 from reprl.errors import UserError, nearest
-from reprl.naming import method_of, parts_of
+from reprl.naming import game_word, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
 from reprl.schema import PARTS
 from reprl.settings import (
     CURRICULA,
+    DISTRIBUTIONS,
     ENV,
     EPISODES,
     MODES,
@@ -80,6 +82,9 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    levels: int = field(default=200, metadata={"range": ENV["levels"]})
+    start_level: int = field(default=0, metadata={"range": ENV["start_level"]})
+    distribution: str = field(default="easy", metadata={"choices": DISTRIBUTIONS})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -155,7 +160,7 @@ class Config:
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
         word = method_of(parts_of(self.plain()))
-        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
+        game = game_word(asdict(self.env))
         return word if game == DEFAULT_GAME else f"{game}-{word}"
 
     def plain(self) -> dict[str, Any]:
@@ -259,7 +264,12 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             raise UserError(f"{key}=null must be a number or a schedule.")
     if (here := place()) is not None and here.size > 1:
         values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
-    return check(values)
+    config = check(values)
+    if config.env.game.startswith(PROCGEN):
+        from reprl.envs.procgen_levels import require_envpool
+
+        require_envpool()
+    return config
 
 
 @lru_cache(maxsize=64)
@@ -280,18 +290,19 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     values["callbacks"] = values.get("callbacks") or None
     _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = procgen_named(gymnasium_named(values["env"]))
     if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
-    if isinstance(values.get("env"), Mapping):
-        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
     check_curriculum(config)
+    check_procgen(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)
@@ -317,6 +328,9 @@ NOT_OF_GYMNASIUM: dict[str, Any] = {
 }
 
 
+NOT_OF_PROCGEN = NOT_OF_GYMNASIUM | {"size": 64}
+
+
 def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
     if "id" not in env:
@@ -325,6 +339,15 @@ def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(env["id"], str) or not env["id"].strip():
         raise UserError(f"env.id={env['id']} must be an id of gymnasium, such as CartPole-v1.")
     return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
+
+
+def procgen_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section of Procgen's, which alone names its levels, as any other game's."""
+    game = env.get("game")
+    if not isinstance(game, str) or not (game.startswith(PROCGEN) or "levels" in env):
+        return dict(env)
+    name = game if game.startswith(PROCGEN) else f"{PROCGEN}{game.strip()}"
+    return {**NOT_OF_PROCGEN, **env, "game": name}
 
 
 def _check_callbacks(specs: Any) -> None:
