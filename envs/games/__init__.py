@@ -118,7 +118,8 @@ def no_script(what: str, name: str) -> str:
 
 
 def _listed() -> str:
-    return " and ".join(sorted(known_games())) + ", or your own module:object"
+    *first, last = sorted(known_games())
+    return f"{', '.join(first)} and {last}, or your own module:object"
 
 
 @cache

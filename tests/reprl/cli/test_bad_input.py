@@ -154,7 +154,7 @@ env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
 env.observation=plane | env.observation=plane | 'planes'
-env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.observation=objects env.game=boxing | env.observation=objects | 'boxing'
 env.missed=0.1 | env.missed=0.1 | env.observation=frames
 env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
 env.observation=binary env.gray=false | env.observation=binary | env.gray=true
