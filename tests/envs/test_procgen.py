@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from reprl.config import schema
 from reprl.envs import game, make_vec_env, procgen_levels
 from reprl.envs.games import canonical
+from reprl.envs.preview import contact_sheet, video
 from reprl.envs.procgen_names import LEVELS, OTHERS, SCORES, check_levels, level_of, score_range
 from reprl.envs.variation import find, variants
 from tests.helpers import refuses
@@ -176,6 +179,13 @@ def test_a_restored_environment_goes_on_with_the_same_levels(stand_in: None) -> 
     assert not other.lost
     for a, b in zip(expected, played(other, actions[31:]), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_sheet_of_levels(stand_in: None, tmp_path: Path) -> None:
+    sheet = Image.open(contact_sheet(tmp_path / "levels.png", game="procgen/CoinRun"))
+    assert sheet.size == (6 * 206 + 14, 2 * (42 + 192 + 14))
+    with refuses("scripted agent", "procgen/coinrun"):
+        video(tmp_path / "levels.mp4", "original", game=COIN)
 
 
 def test_what_ale_alone_has_is_refused(stand_in: None) -> None:
