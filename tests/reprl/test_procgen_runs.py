@@ -1,4 +1,4 @@
-"""A run on Procgen's levels, played by a stand-in: trained, resumed exactly, looked at, reported."""
+"""A run on Procgen, played by a stand-in: trained, resumed exactly, looked at and reported."""
 
 import shutil
 from pathlib import Path
