@@ -33,6 +33,8 @@ MODES = ("plain", "fast")
 
 # what a frame shows: the picture, or of the true objects their pixels, boxes, classes, a plane each
 OBSERVATIONS = ("frames", "objects", "binary", "classes", "planes")
+# of Procgen's levels: how hard, or what they ask for
+DISTRIBUTIONS = ("easy", "hard", "extreme", "memory", "exploration")
 # how the variants of `env.variant` follow each other in training, and what `env.stage` then is
 CURRICULA = ("sequence", "random", "schedule", "success")
 STAGE: dict[str, Setting] = {
@@ -58,6 +60,9 @@ ENV: dict[str, Any] = {
     "shifted": Number(0, 40, whole=True, usual=(0, 8)),  # pixels of the console
     "gray": Flag(),
     "skip": Number(1, 60, whole=True, usual=(1, 8)),
+    "levels": Number(0, 2**31 - 2, whole=True),
+    "start_level": Number(0, 2**31 - 2, whole=True),
+    "distribution": OneOf(DISTRIBUTIONS),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reprl import trust
 from reprl.config.placement import gpu_count, machine_cores, shares_minibatches
 from reprl.distributed.environment import here_on_machine
-from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
 from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
@@ -216,6 +216,25 @@ def check_gymnasium(config: Config) -> None:
             f"{' and '.join(named)} {verb} on pictures, and {game} shows numbers ({shown}): choose "
             "encoder=mlp, mode=plain and no attention, auxiliary or augmentation."
         )
+
+
+def check_procgen(config: Config) -> None:
+    """Refuse levels that a game of Procgen does not have, and settings that are ALE's."""
+    env = config.env
+    if not env.game.startswith(PROCGEN):
+        return
+    from reprl.envs.games import game
+    from reprl.envs.procgen_names import check_levels, require_levels
+
+    game(env.game)  # refuses one that is not there
+    if (env.stack, env.size) != (1, 64):
+        raise UserError(
+            f"env.game={env.game} is set otherwise than ALE's games: env=procgen "
+            f"env.game={env.game.removeprefix(PROCGEN)}."
+        )
+    check_levels(env, "env.")
+    for variant in (*env.variants, *config.eval.variants):
+        require_levels(env, variant, "env.")
 
 
 def check_motion(config: Config) -> None:

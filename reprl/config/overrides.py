@@ -112,7 +112,10 @@ def spelled(overrides: list[str]) -> list[str]:
 
 
 # what a choice means for others, unless they are chosen too or an experiment is
-IMPLIED = {"env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"}}
+IMPLIED = {
+    "env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"},
+    "env=procgen": {"encoder": "impala", "eval.variants": "[original,unseen]"},
+}
 
 
 def implied(overrides: list[str]) -> list[str]:

@@ -29,6 +29,7 @@ from reprl.config.checks import (
     check_motion,
     check_parent,
     check_pretraining,
+    check_procgen,
     check_ranks,
     check_variants,
     device_of,
@@ -38,7 +39,7 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, GYMNASIUM, without_later
+from reprl.envs.defaults import CLEAN, GYMNASIUM, PROCGEN, without_later
 from reprl.errors import UserError, nearest
 from reprl.naming import in_game, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
@@ -46,6 +47,7 @@ from reprl.schedules import TARGET
 from reprl.schema import CHOSEN
 from reprl.settings import (
     CURRICULA,
+    DISTRIBUTIONS,
     ENV,
     EPISODES,
     MODES,
@@ -82,6 +84,9 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    levels: int = field(default=200, metadata={"range": ENV["levels"]})
+    start_level: int = field(default=0, metadata={"range": ENV["start_level"]})
+    distribution: str = field(default="easy", metadata={"choices": DISTRIBUTIONS})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -158,7 +163,7 @@ class Config:
 
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
-        return in_game(method_of(parts_of(self.plain())), self.env.game)
+        return in_game(method_of(parts_of(self.plain())), asdict(self.env))
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -265,7 +270,12 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             raise UserError(f"{key}=null must be a number or a schedule.")
     if (here := place()) is not None and here.size > 1:
         values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
-    return check(values)
+    config = check(values)
+    if config.env.game.startswith(PROCGEN):
+        from reprl.envs.procgen_levels import require_envpool
+
+        require_envpool()
+    return config
 
 
 @lru_cache(maxsize=64)
@@ -286,12 +296,12 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     values["callbacks"] = values.get("callbacks") or None
     _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = procgen_named(gymnasium_named(values["env"]))
     if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
-    if isinstance(values.get("env"), Mapping):
-        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
     if chosen_for.ranks:  # as many as cores or as GPUs
@@ -301,6 +311,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_ranks(config)
     check_curriculum(config)
     check_intrinsic(config)
+    check_procgen(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)
@@ -327,6 +338,9 @@ NOT_OF_GYMNASIUM: dict[str, Any] = {
 }
 
 
+NOT_OF_PROCGEN = NOT_OF_GYMNASIUM | {"size": 64}
+
+
 def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
     if "id" not in env:
@@ -340,6 +354,15 @@ def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
             "process; set env.workers=0."
         )
     return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
+
+
+def procgen_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section of Procgen's, which alone names its levels, as any other game's."""
+    game = env.get("game")
+    if not isinstance(game, str) or not (game.startswith(PROCGEN) or "levels" in env):
+        return dict(env)
+    name = game if game.startswith(PROCGEN) else f"{PROCGEN}{game.strip()}"
+    return {**NOT_OF_PROCGEN, **env, "game": name}
 
 
 def _check_callbacks(specs: Any) -> None:

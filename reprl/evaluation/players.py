@@ -228,8 +228,9 @@ def model_labels(model: Any, game: str | None = None) -> dict[str, Any]:
         seed = model._stream_seed if seed is None else seed
     parts = {"algo": name} if config is None else parts_of(config)
     stock = config is None and type(model).__module__.startswith("stable_baselines3")
-    known_game = (config or {}).get("env", {}).get("game") or game or DEFAULT_GAME
-    method = in_game(f"sb3-{name}" if stock else method_of(parts), str(known_game))
+    env = (config or {}).get("env", {})
+    played = {**env, "game": env.get("game") or game or DEFAULT_GAME}
+    method = in_game(f"sb3-{name}" if stock else method_of(parts), played)
     known: dict[str, Any] = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
     if seed is not None:
         known |= {"train_seed": int(seed), "run": f"{method}_s{seed}"}

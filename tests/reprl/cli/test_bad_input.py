@@ -79,6 +79,19 @@ env=gymnasium encoder=nature | encoder=nature | numbers
 env=gymnasium eval.variants=[green_lines] | 'green_lines' | only original
 env=gymnasium encoder.activation=tan | encoder.activation=tan | 'tanh'
 env=gymnasium encoder.hidden=64 | encoder.hidden
+env=procgen env.game=coinrum | 'coinrum' | Did you mean 'coinrun'?
+env=procgen env.levels=-1 | env.levels=-1
+env=procgen env.start_level=2147483600 | env.start_level=2147483600 | env.levels=200
+env=procgen env.distribution=eazy | env.distribution=eazy | 'easy'
+env=procgen env.distribution=memory | env.distribution=memory | coinrun | exploration
+env=procgen env.levels=0 | env.levels=0 | unseen
+env=procgen env.stack=4 | env.stack
+env=procgen env.variant=green_lines | 'green_lines' | only original and unseen
+env=procgen augmentation=flip | augmentation=flip | procgen/coinrun
+env=procgen attention=motion | attention=motion | env.stack=1
+env.game=coinrun | 'coinrun' | env=procgen
+env.game=procgen/coinrun | env.game=procgen/coinrun | env=procgen
+env.levels=5 | env.levels
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
 env.game=ocatari:Freeway | ocatari:Freeway | docs/games.md
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
@@ -153,7 +166,7 @@ env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
 env.observation=plane | env.observation=plane | 'planes'
-env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.observation=objects env.game=boxing | env.observation=objects | 'boxing'
 env.missed=0.1 | env.missed=0.1 | env.observation=frames
 env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
 env.observation=binary env.gray=false | env.observation=binary | env.gray=true
