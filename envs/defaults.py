@@ -21,6 +21,7 @@ LATER: Mapping[str, Any] = MappingProxyType(
         "shifted": 0,
         "gray": True,
         "skip": 4,
+        "continuous": False,
     }
 )
 TRUTH_NOISE = ("missed", "mislabelled", "shifted")

@@ -35,6 +35,7 @@ class EnvSettings:
     shifted: int = 0
     gray: bool = True  # otherwise a frame has three channels
     skip: int = 4  # frames an action lasts
+    continuous: bool = False  # actions are the radius, angle and fire of a stick
 
 
 # What an environment must share with training for an agent to see the same.

@@ -311,6 +311,68 @@ class GreedyPlayer(PolicyPlayer):
         return Step(probs, q.amax(1), features, None), state
 
 
+class ContinuousPlayer(PolicyPlayer):
+    """SB3's actors with continuous actions as a player: it says what it does.
+
+    What compares probabilities of actions (twins, attention, probes) asks for `outputs`, and is
+    refused in one sentence.
+    """
+
+    explains: ClassVar[str] = "actions"
+
+    @property
+    def network(self) -> nn.Module:
+        return self.policy.actor  # type: ignore[no-any-return]
+
+    @property
+    def extractor(self) -> nn.Module:
+        return self.policy.actor.features_extractor  # type: ignore[no-any-return]
+
+    def outputs(
+        self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None
+    ) -> tuple[Outputs, State]:
+        raise UserError(
+            "this agent has continuous actions, and this needs the probabilities of discrete ones."
+        )
+
+    @torch.no_grad()
+    def actions(
+        self, observations: np.ndarray, uniforms: np.ndarray, *, deterministic: bool
+    ) -> np.ndarray:
+        """Actions (n, width) in the environment's own units, for observations and uniforms (n,).
+
+        A stochastic actor draws by the uniforms, a deterministic one has no need of them.
+        """
+        policy, n = self.policy, len(observations)
+        actor, training = policy.actor, policy.training
+        policy.set_training_mode(False)
+        parts = []
+        for start in range(0, n, FORWARD_BATCH):
+            rows = slice(start, start + FORWARD_BATCH)
+            batch = torch.as_tensor(_padded(observations[rows]), device=policy.device)
+            if not hasattr(actor, "get_action_dist_params"):
+                parts.append(actor(batch).cpu().numpy())  # (B, width), squashed
+                continue
+            mean, log_std, _ = actor.get_action_dist_params(batch)
+            chosen = mean.double().cpu().numpy()
+            if not deterministic:
+                drawn = _padded(normals(uniforms[rows], chosen.shape[1]))
+                chosen = chosen + np.exp(log_std.double().cpu().numpy()) * drawn
+            parts.append(np.tanh(chosen).astype(np.float32))
+        policy.set_training_mode(training)
+        squashed = np.concatenate(parts)[:n]
+        if not np.isfinite(squashed).all():
+            raise UserError(DIVERGED)
+        found: np.ndarray = policy.unscale_action(squashed)
+        return found
+
+
+def normals(uniforms: np.ndarray, width: int) -> np.ndarray:
+    """Normal numbers (n, width), each row a function of its uniform."""
+    seeds = [int(u * 2**53) for u in uniforms]
+    return np.stack([np.random.default_rng(seed).standard_normal(width) for seed in seeds])
+
+
 def player_of(model: Any) -> Player:
     """How a model plays: as it says itself, else by what its policy is."""
     if hasattr(model, "player"):

@@ -11,12 +11,16 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
+
+from gymnasium import spaces
 
 from reprl import trust
 from reprl.components import described, imported
 from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
-from reprl.envs.gymnasium_ids import action_names, require_known
+from reprl.envs.gymnasium_ids import action_names, require_known, spaces_of
+from reprl.envs.joystick import joystick_space
 from reprl.envs.machine import console, emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
@@ -26,6 +30,7 @@ __all__ = [
     "Memory",
     "Roles",
     "Scripted",
+    "action_space_of",
     "actions_of",
     "canonical",
     "game",
@@ -81,6 +86,14 @@ def game(name: str) -> Game:
     if name not in games():
         raise unknown("game", name, games())
     return Game(cartridge=name)
+
+
+def action_space_of(name: str, continuous: bool = False) -> spaces.Space[Any]:
+    """What an agent of a game chooses from: one of its actions, or numbers."""
+    cartridge = game(name).cartridge
+    if cartridge.startswith(GYMNASIUM):
+        return spaces_of(cartridge)[1]
+    return joystick_space() if continuous else spaces.Discrete(len(console(cartridge).actions))
 
 
 def actions_of(cartridge: str) -> list[str]:

@@ -1,6 +1,7 @@
-"""A2C, PPO, REINFORCE, imitation, distillation and pretraining, each with all parts of an agent."""
+"""The algorithms, by the names that configurations and scripts use."""
 
 from reprl.algorithms.a2c import A2C
+from reprl.algorithms.continuous import DDPG, SAC, TD3
 from reprl.algorithms.distillation import Distillation
 from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
@@ -13,8 +14,11 @@ from reprl.checkpoint.state import Captured, rebuild
 
 __all__ = [
     "A2C",
+    "DDPG",
     "DQN",
     "PPO",
+    "SAC",
+    "TD3",
     "Captured",
     "Distillation",
     "Diverged",

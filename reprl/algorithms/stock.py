@@ -67,7 +67,7 @@ class Stock(Algorithm):
         """SB3's policy arguments with our encoder in place of its features extractor."""
         spec = self.specs.encoder
         if spec is None:
-            return given
+            return None if given is None else dict(given)  # SB3 writes into it
         arguments = dict(given or {})
         arguments["features_extractor_class"] = build_encoder
         arguments["features_extractor_kwargs"] = {"spec": spec}

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reprl import trust
 from reprl.config.placement import machine_cores, shares_minibatches
 from reprl.envs.defaults import GYMNASIUM
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
 
 # of NVIDIA's driver, on Tegra, in WSL, and of AMD's
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
-PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO")  # algorithms without a fast mode
+CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
+PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO", *CONTINUOUS)  # algorithms without a fast mode
 # what those have not that keep SB3's own update
 WITHOUT = {
     "DQN": ("attention", "auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
+    **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
 }
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
@@ -66,7 +70,7 @@ def check_batches(config: Config) -> None:
             f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
             f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
         )
-    if config.rollout < 2:
+    if config.rollout < 2 and "train_freq" not in config.algo:
         raise UserError("algo.n_steps x env.n_envs must be at least 2, to have a minibatch.")
     if config.env.workers > config.env.n_envs:
         raise UserError(
@@ -178,13 +182,11 @@ def check_gymnasium(config: Config) -> None:
     game = config.env.game
     if not game.startswith(GYMNASIUM) or (trust.looks_only() and trust.names_user_code(game)):
         return
-    from reprl.envs.gymnasium_ids import action_names, sees_pictures, spaces_of
+    from reprl.envs.gymnasium_ids import sees_pictures, spaces_of
 
-    if not action_names(game):
+    if config.env.continuous:
         raise UserError(
-            f"{game} has continuous actions ({spaces_of(game)[1]}), and "
-            f"algo={config.choices.get('algo')} is evaluated by probabilities of discrete ones: "
-            "choose an environment with discrete actions."
+            f"env.continuous=true is ALE's: {game} has {spaces_of(game)[1]} as its actions."
         )
     if sees_pictures(game):
         return
@@ -199,6 +201,31 @@ def check_gymnasium(config: Config) -> None:
         raise UserError(
             f"{' and '.join(named)} {verb} on pictures, and {game} shows numbers ({shown}): choose "
             "encoder=mlp, mode=plain and no attention, auxiliary or augmentation."
+        )
+
+
+def check_actions(config: Config) -> None:
+    """Refuse an algorithm for discrete actions where they are continuous, and the reverse."""
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    game = config.env.game
+    if words[0] != "reprl" or (trust.looks_only() and trust.names_user_code(game)):
+        return
+    from gymnasium import spaces
+
+    from reprl.envs.games import action_space_of
+
+    space, algo = action_space_of(game, config.env.continuous), config.choices.get("algo")
+    if isinstance(space, spaces.Box) and words[-1] not in CONTINUOUS:
+        raise UserError(
+            f"algo={algo} chooses among discrete actions, and {game} has continuous actions "
+            f"({space}): choose algo=sac, td3 or ddpg."
+        )
+    if isinstance(space, spaces.Box) and not np.isfinite([space.low, space.high]).all():
+        raise UserError(f"{game} has actions without limits ({space}), which no algorithm takes.")
+    if not isinstance(space, spaces.Box) and words[-1] in CONTINUOUS:
+        raise UserError(
+            f"algo={algo} acts with continuous numbers, and {game} has {space.n} discrete actions: "
+            "choose an environment with continuous ones, or in a game of ALE env.continuous=true."
         )
 
 

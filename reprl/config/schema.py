@@ -19,6 +19,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from reprl.config.checks import (
+    check_actions,
     check_algo,
     check_batches,
     check_curriculum,
@@ -80,6 +81,7 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    continuous: bool = field(default=False, metadata={"range": ENV["continuous"]})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -298,6 +300,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_parent(config)
     check_pretraining(config)
     check_gymnasium(config)
+    check_actions(config)
     device = device_of(config.device)
     precision = settled(config.precision, mode=config.mode, device=device)
     return replace(config, device=device, precision=precision)

@@ -57,7 +57,20 @@ algo=reinforce algo.gae_lambda=1 | gae_lambda
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
 env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
-env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions
+env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions | algo=sac
+env=gymnasium env.id=Pendulum-v1 algo=dqn | algo=dqn | continuous actions | algo=sac
+env=gymnasium algo=sac | algo=sac | 2 discrete actions
+algo=td3 | algo=td3 | env.continuous=true
+env.continuous=true | algo=ppo | continuous actions | algo=sac
+env.continuous=2 | env.continuous=2
+env.continuous=true algo=sac attention=conv | attention=conv | algo=sac
+env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise=pink | algo.noise=pink | normal
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_sigma=-1 | algo.noise_sigma=-1
+env=gymnasium env.id=Pendulum-v1 algo=td3 algo.noise_goal=[-200] | algo.noise_goal | 2 numbers
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.ent_coef=automatic | algo.ent_coef=automatic | auto
+env=gymnasium env.id=Pendulum-v1 algo=ddpg algo.policy_delay=2 | algo.policy_delay
+env=gymnasium env.id=Pendulum-v1 algo=td3 +algo.action_noise=1 | algo.action_noise | algo.noise
 env=gymnasium env.id=nowhere:Own-v0 | nowhere | cannot be imported
 env=gymnasium env.stack=4 | env.stack
 env=gymnasium env.n_envs=0 | env.n_envs=0
