@@ -143,7 +143,8 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
     "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
-    "DQN": ("policy_kwargs", "double"),
+    "DQN": ("policy_kwargs", "double", "dueling", "prioritized"),
+    "QRDQN": ("policy_kwargs",),
     "SAC": ("policy_kwargs",),
     "TD3": ("policy_kwargs",),
     "DDPG": ("policy_kwargs",),
@@ -166,6 +167,10 @@ OFF_POLICY: dict[str, Setting] = {
     "gradient_steps": Number(-1, 1_000_000, whole=True, usual=(-1, 100)),
     "n_steps": Number(1, 1000, whole=True, usual=(1, 10)),
     "tau": Number(0, 1, open_low=True),
+}
+EXPLORATION: dict[str, Setting] = {
+    "target_update_interval": COUNT,
+    **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
 }
 CONTINUOUS: dict[str, Setting] = OFF_POLICY | {
     "noise": OneOf(("none", "normal", "ou")),
@@ -253,10 +258,17 @@ CLASSES: dict[str, dict[str, Setting]] = {
     },
     "DDPG": {name: s for name, s in CONTINUOUS.items() if name != "stats_window_size"},
     "DQN": OFF_POLICY
+    | EXPLORATION
     | {
         "max_grad_norm": ON_POLICY["max_grad_norm"],
-        "target_update_interval": COUNT,
-        **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
+        "priority_alpha": FRACTION,
+        "priority_beta": FRACTION,
+    },
+    "QRDQN": OFF_POLICY
+    | EXPLORATION
+    | {
+        "max_grad_norm": Number(0, usual=(0.05, 40), open_low=True, optional=True),
+        "n_quantiles": Number(1, 10_000, whole=True, usual=(10, 500)),
     },
     "Imitation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
     | {

@@ -7,6 +7,7 @@ from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
+from reprl.algorithms.qrdqn import QRDQN
 from reprl.algorithms.recurrent_ppo import RecurrentPPO
 from reprl.algorithms.reinforce import Reinforce
 from reprl.algorithms.update import Diverged
@@ -17,6 +18,7 @@ __all__ = [
     "DDPG",
     "DQN",
     "PPO",
+    "QRDQN",
     "SAC",
     "TD3",
     "Captured",

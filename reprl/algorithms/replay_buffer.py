@@ -7,12 +7,13 @@ writes those that are new (`reprl.checkpoint.chunks`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from reprl.envs.observation import FrameStack
 
@@ -20,6 +21,14 @@ PLAIN = ("actions", "rewards", "dones", "timeouts")
 WHOLE = ("observations", "next_observations", *PLAIN)
 BLOCK = 1024  # frames that are allocated, and freed, together
 BLACK = 0  # the number of the frame in which nothing is shown
+
+
+class Draw(NamedTuple):
+    """Transitions that were drawn."""
+
+    rows: np.ndarray  # (B,) places in the buffer
+    envs: np.ndarray  # (B,)
+    weights: np.ndarray  # (B,) float32, at most 1: what undoes the bias of the draw
 
 
 class CountedRows(ReplayBuffer):
@@ -40,6 +49,61 @@ class CountedRows(ReplayBuffer):
     def add(self, *arguments: Any, **named: Any) -> None:
         super().add(*arguments, **named)
         self.added += 1
+
+    # -- by place -----------------------------------------------------------------------------
+
+    def draw(self, count: int) -> Draw:
+        """Transitions drawn evenly, with SB3's draws from numpy's global generator."""
+        rows = np.random.randint(0, self.size(), size=count)
+        envs = np.random.randint(0, high=self.n_envs, size=count)
+        return Draw(rows, envs, np.ones(count, np.float32))
+
+    def take(self, rows: np.ndarray, envs: np.ndarray) -> ReplayBufferSamples:
+        """The transitions of these rows and environments, (B,) each, as sample() gives them."""
+        last, discounts = rows, None
+        rewards = self.rewards[rows, envs].reshape(-1, 1)
+        if (n_steps := getattr(self, "n_steps", 1)) > 1:
+            gamma: float = self.gamma  # type: ignore[attr-defined]
+            ahead = (rows[:, None] + np.arange(n_steps)) % self.buffer_size  # (B, n)
+            counts = np.ones(ahead.shape, bool)  # rewards up to an end, its own included
+            counts[:, 1:] = np.cumprod(~self._ends(ahead, envs[:, None])[:, :-1], axis=1)
+            factors = gamma ** np.arange(n_steps, dtype=np.float32)
+            rewards = (self.rewards[ahead, envs[:, None]] * factors * counts).sum(1, keepdims=True)
+            number = counts.sum(1, keepdims=True)  # (B, 1)
+            last = np.take_along_axis(ahead, number - 1, axis=1)[:, 0]
+            discounts = self.to_torch(gamma ** number.astype(np.float32))
+        over = self.dones[last, envs] * (1 - self.timeouts[last, envs])
+        return ReplayBufferSamples(
+            observations=self.to_torch(self.observations[rows, envs]),
+            actions=self.to_torch(self.actions[rows, envs]),
+            next_observations=self.to_torch(self.next_observations[last, envs]),
+            dones=self.to_torch(over.reshape(-1, 1)),
+            rewards=self.to_torch(rewards),
+            discounts=discounts,  # type: ignore[arg-type]
+        )
+
+    def _ends(self, rows: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """Where the row behind these is of another game, or not there yet."""
+        newest = (self.added - 1) % self.buffer_size
+        over = (self.dones[rows, envs] > 0) | (self.timeouts[rows, envs] > 0)
+        found: np.ndarray = over | (rows == newest)
+        return found
+
+    def neighbours(
+        self, rows: np.ndarray, envs: np.ndarray, offset: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (B,) that many steps later, and where they are of the same game, (B,) bool.
+
+        Where they are not, the row itself is given.
+        """
+        between = np.arange(offset) if offset >= 0 else np.arange(offset, 0)
+        crossed = self._ends((rows[:, None] + between) % self.buffer_size, envs[:, None])
+        valid = ~crossed.any(axis=1)
+        if not self.full:
+            valid &= (rows + offset >= 0) & (rows + offset < self.pos)
+        return np.where(valid, (rows + offset) % self.buffer_size, rows), valid
+
+    # -- saving -------------------------------------------------------------------------------
 
     def rows(self, begin: int, end: int) -> dict[str, np.ndarray]:
         """A copy of what the rows from `begin` to before `end` hold."""

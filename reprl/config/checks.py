@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 # of NVIDIA's driver, on Tegra, in WSL, and of AMD's
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
-PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO", *CONTINUOUS)  # algorithms without a fast mode
+# algorithms without a fast mode
+PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
 # what those have not that keep SB3's own update
 WITHOUT = {
-    "DQN": ("attention", "auxiliary", "augmentation"),
+    "QRDQN": ("auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
     **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
 }
+FLAGS = (
+    *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
+    *("double", "dueling", "prioritized"),
+)
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
@@ -56,7 +61,7 @@ def check_algo(config: Config) -> None:
                 f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
                 f"{part}; set {part}=none."
             )
-    for key in ("compile", "normalize_advantage", "use_rms_prop", "baseline", "double"):
+    for key in FLAGS:
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])
 
