@@ -241,6 +241,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
         "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
         "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+        "memory": OneOf(("lstm", "gru")),
         "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "lstm_layers": Number(1, 16, whole=True),
     },

@@ -47,7 +47,14 @@ algo=reinforce mode=fast | algo=reinforce | mode=plain
 algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
 algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
-algo=dqn attention=conv | attention=conv | algo=dqn
+algo=recurrent_ppo algo.memory=rnn | algo.memory=rnn | gru
+algo=dqn algo.dueling=2 | algo.dueling=2
+algo=dqn algo.prioritized=much | algo.prioritized=much
+algo=dqn algo.priority_alpha=2 | algo.priority_alpha=2
+algo=dqn algo.buffer_size=1e8 | algo.buffer_size=100000000 | GB
+algo=qrdqn auxiliary=contrastive | auxiliary=contrastive | algo=qrdqn
+algo=qrdqn algo.n_quantiles=0 | algo.n_quantiles=0
+algo=qrdqn algo.double=true | algo.double
 algo=dqn mode=fast | algo=dqn | mode=plain
 algo=dqn algo.double=2 | algo.double=2
 algo=dqn algo.buffer_size=0 | algo.buffer_size=0
