@@ -13,6 +13,7 @@ import stable_baselines3
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor, nn
 
 from reprl.algorithms.action_noise import ExplorationNoise, nearness_scale
@@ -29,6 +30,7 @@ class Continuous(OffPolicy):
 
     loss_names: ClassVar[tuple[str, ...]] = ("critic_loss",)
     noise: ExplorationNoise | None = None
+    _noise_state: np.ndarray | None = None  # of a checkpoint, until learning goes on
 
     def __init__(
         self,
@@ -75,7 +77,8 @@ class Continuous(OffPolicy):
     # -- the seam ---------------------------------------------------------------------------------
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"actor": self.policy.actor.optimizer, "critic": self.policy.critic.optimizer}
+        policy: Any = self.policy
+        return {"actor": policy.actor.optimizer, "critic": policy.critic.optimizer}
 
     def player(self) -> Player:
         return ContinuousPlayer(self.policy)
@@ -97,9 +100,17 @@ class Continuous(OffPolicy):
     def load_stream_state(self, state: dict[str, Tensor]) -> None:
         super().load_stream_state(state)
         if self.noise is not None:
-            self.noise.load_state(state["noise"].numpy())
+            self._noise_state = state["noise"].numpy().copy()
 
     # -- learning ---------------------------------------------------------------------------------
+
+    def _setup_learn(self, *arguments: Any, **named: Any) -> tuple[int, BaseCallback]:
+        made = super()._setup_learn(*arguments, **named)
+        if self._noise_state is not None:  # SB3 begins it anew, and games in progress go on
+            assert self.noise is not None
+            self.noise.load_state(self._noise_state)
+            self._noise_state = None
+        return made
 
     def _sample_action(self, *arguments: Any, **named: Any) -> tuple[np.ndarray, np.ndarray]:
         if self.noise is not None:

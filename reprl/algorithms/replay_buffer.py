@@ -98,7 +98,7 @@ class CountedRows(ReplayBuffer):
         """
         between = np.arange(offset) if offset >= 0 else np.arange(offset, 0)
         crossed = self._ends((rows[:, None] + between) % self.buffer_size, envs[:, None])
-        valid = ~crossed.any(axis=1)
+        valid: np.ndarray = np.logical_not(crossed.any(axis=1))
         if not self.full:
             valid &= (rows + offset >= 0) & (rows + offset < self.pos)
         return np.where(valid, (rows + offset) % self.buffer_size, rows), valid

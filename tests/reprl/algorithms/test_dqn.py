@@ -203,6 +203,36 @@ def test_with_everything_it_goes_on_bit_for_bit_from_its_checkpoint(tmp_path: Pa
     assert player.outputs(Catch().reset(), ())[0].attention is not None
 
 
+def test_a_kill_between_chunks_and_checkpoint_leaves_the_one_before_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = DQN("MlpPolicy", env(), prioritized=True, **SMALL)
+    model.learn(64)
+    checkpoint.save(model, tmp_path)
+    model.learn(40, reset_num_timesteps=False)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as now:
+        now.setattr("reprl.checkpoint.storage._write_draft", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.save(model, tmp_path)
+    assert checkpoint.steps(tmp_path) == [64]
+    orphans = {file.name for file in (tmp_path / "replay").iterdir()}
+    again = checkpoint.load(tmp_path, env())
+    again.learn(40, reset_num_timesteps=False)
+    assert same(model, again)
+    (tmp_path / "replay" / ".half.chunk.draft").write_bytes(b"half")
+    checkpoint.save(again, tmp_path, keep=1)
+    kept = {file.name for file in (tmp_path / "replay").iterdir()}
+    assert kept == orphans  # the same rows under the same name, and nothing half
+    again.learn(300, reset_num_timesteps=False)
+    last = checkpoint.save(again, tmp_path, keep=1)
+    assert not kept & {file.name for file in (tmp_path / "replay").iterdir()}  # all overwritten
+    assert set(checkpoint.verify(last).values()) == {"ok"}
+
+
 def test_losses_look_in_time_and_what_a_buffer_has_not_is_said() -> None:
     catch(auxiliary="temporal").learn(32)
     with refuses("drac", "log_probs"):
