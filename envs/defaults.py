@@ -25,6 +25,7 @@ LATER: Mapping[str, Any] = MappingProxyType(
         "levels": 200,
         "start_level": 0,
         "distribution": "easy",
+        "continuous": False,
     }
 )
 TRUTH_NOISE = ("missed", "mislabelled", "shifted")

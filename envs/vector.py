@@ -22,6 +22,7 @@ from reprl.envs.checks import checked_settings, require_actions
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, PROCGEN
 from reprl.envs.games import game as game_of
 from reprl.envs.gymnasium_vector import GymnasiumSource, GymVecEnv, Source
+from reprl.envs.joystick import Joystick, joystick_space, require_sticks
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.observation import channels_of, observation_space
@@ -63,6 +64,7 @@ def make_vec_env(
     levels: int = 200,
     start_level: int = 0,
     distribution: str = "easy",
+    continuous: bool = False,
     share: tuple[int, int] = (0, 1),
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
@@ -75,7 +77,8 @@ def make_vec_env(
     `observation` shows the true objects alone: their pixels ("objects"), white boxes ("binary"), a
     gray for each class ("classes") or a channel for each ("planes"); `missed` and `mislabelled` are
     probabilities, `shifted` pixels of the console, by which that truth is wrong on purpose. With
-    `gray=False` a frame has three channels. `skip` is the number of frames an action lasts.
+    `gray=False` a frame has three channels. `skip` is the number of frames an action lasts. With
+    `continuous` actions are (n, 3): radius, angle and fire of a stick, as in ale-py.
     `levels`, `start_level` and `distribution` are Procgen's: which levels are for training.
     `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
@@ -103,6 +106,7 @@ def make_vec_env(
         levels=levels,
         start_level=start_level,
         distribution=distribution,
+        continuous=continuous,
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -167,12 +171,14 @@ class AtariVecEnv(VecEnv):
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n
-        self.action_meanings = list(console(self.game.cartridge).actions)
+        meanings = list(console(self.game.cartridge).actions)
+        self.action_meanings = [] if settings.continuous else meanings
+        self._joystick = Joystick(meanings) if settings.continuous else None
         self.render_mode = "rgb_array"
         super().__init__(
             n,
             observation_space(settings),
-            spaces.Discrete(len(self.action_meanings)),
+            joystick_space() if settings.continuous else spaces.Discrete(len(meanings)),
         )
 
     # -- stepping ------------------------------------------------------------------------------
@@ -200,13 +206,17 @@ class AtariVecEnv(VecEnv):
         return self.observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Start a step; a negative action leaves that environment as it is."""
+        """Start a step; a negative action, or one that is no number, leaves its environment."""
         if not self._started:
             raise UserError("the environment was stepped before reset().")
         self._require_idle()
         actions = np.asarray(actions)
-        require_actions(actions, self.num_envs, self.action_meanings)
-        self._arrays.actions[:] = actions
+        if self._joystick is None:
+            require_actions(actions, self.num_envs, self.action_meanings)
+            self._arrays.actions[:] = actions
+        else:
+            require_sticks(actions, self.num_envs)
+            self._arrays.actions[:], self._arrays.strengths[:] = self._joystick(actions)
         if self.workers is not None:
             self.workers.start_step()
         self._stepping = True

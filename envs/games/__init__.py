@@ -12,13 +12,17 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
+
+from gymnasium import spaces
 
 from reprl import trust
 from reprl.components import described, imported
 from reprl.envs import procgen_names
 from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
-from reprl.envs.gymnasium_ids import action_names, require_known
+from reprl.envs.gymnasium_ids import action_names, require_known, spaces_of
+from reprl.envs.joystick import joystick_space
 from reprl.envs.machine import console, emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
@@ -28,6 +32,7 @@ __all__ = [
     "Memory",
     "Roles",
     "Scripted",
+    "action_space_of",
     "actions_of",
     "canonical",
     "game",
@@ -96,6 +101,14 @@ def game(name: str) -> Game:
             )
         raise unknown("game", name, games())
     return Game(cartridge=name)
+
+
+def action_space_of(name: str, continuous: bool = False) -> spaces.Space[Any]:
+    """What an agent of a game chooses from: one of its actions, or numbers."""
+    cartridge = game(name).cartridge
+    if cartridge.startswith(GYMNASIUM):
+        return spaces_of(cartridge)[1]
+    return joystick_space() if continuous else spaces.Discrete(len(actions_of(cartridge)))
 
 
 def actions_of(cartridge: str) -> list[str]:

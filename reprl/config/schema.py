@@ -19,6 +19,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from reprl.config.checks import (
+    check_actions,
     check_algo,
     check_batches,
     check_curriculum,
@@ -87,6 +88,7 @@ class Env:
     levels: int = field(default=200, metadata={"range": ENV["levels"]})
     start_level: int = field(default=0, metadata={"range": ENV["start_level"]})
     distribution: str = field(default="easy", metadata={"choices": DISTRIBUTIONS})
+    continuous: bool = field(default=False, metadata={"range": ENV["continuous"]})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -318,6 +320,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_parent(config)
     check_pretraining(config)
     check_gymnasium(config)
+    check_actions(config)
     device = device_of(config.device)
     check_gpus(device, config.ranks)
     precision = settled(config.precision, mode=config.mode, device=device)

@@ -50,7 +50,14 @@ algo=reinforce mode=fast | algo=reinforce | mode=plain
 algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
 algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
-algo=dqn attention=conv | attention=conv | algo=dqn
+algo=recurrent_ppo algo.memory=rnn | algo.memory=rnn | gru
+algo=dqn algo.dueling=2 | algo.dueling=2
+algo=dqn algo.prioritized=much | algo.prioritized=much
+algo=dqn algo.priority_alpha=2 | algo.priority_alpha=2
+algo=dqn algo.buffer_size=1e8 | algo.buffer_size=100000000 | GB
+algo=qrdqn auxiliary=contrastive | auxiliary=contrastive | algo=qrdqn
+algo=qrdqn algo.n_quantiles=0 | algo.n_quantiles=0
+algo=qrdqn algo.double=true | algo.double
 algo=dqn mode=fast | algo=dqn | mode=plain
 algo=dqn algo.double=2 | algo.double=2
 algo=dqn algo.buffer_size=0 | algo.buffer_size=0
@@ -68,7 +75,20 @@ env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'
 env=gymnasium env.id=3 | env.id=3
 env=gymnasium env.workers=2 | env.workers=2 | env.workers=0
 env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
-env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions
+env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions | algo=sac
+env=gymnasium env.id=Pendulum-v1 algo=dqn | algo=dqn | continuous actions | algo=sac
+env=gymnasium algo=sac | algo=sac | 2 discrete actions
+algo=td3 | algo=td3 | env.continuous=true
+env.continuous=true | algo=ppo | continuous actions | algo=sac
+env.continuous=2 | env.continuous=2
+env.continuous=true algo=sac attention=conv | attention=conv | algo=sac
+env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise=pink | algo.noise=pink | normal
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_sigma=-1 | algo.noise_sigma=-1
+env=gymnasium env.id=Pendulum-v1 algo=td3 algo.noise_goal=[-200] | algo.noise_goal | 2 numbers
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.ent_coef=automatic | algo.ent_coef=automatic | auto
+env=gymnasium env.id=Pendulum-v1 algo=ddpg algo.policy_delay=2 | algo.policy_delay
+env=gymnasium env.id=Pendulum-v1 algo=td3 +algo.action_noise=1 | algo.action_noise | algo.noise
 env=gymnasium env.id=nowhere:Own-v0 | nowhere | cannot be imported
 env=gymnasium env.stack=4 | env.stack
 env=gymnasium env.n_envs=0 | env.n_envs=0
