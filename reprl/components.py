@@ -32,6 +32,7 @@ BASES = {
     "attention": "reprl.encoders.masks:Mask",
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
     "augmentation": "reprl.augmentation.base:Augmentation",
+    "intrinsic": "reprl.intrinsic.base:IntrinsicReward",
     "callbacks": "stable_baselines3.common.callbacks:BaseCallback",
 }
 # what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
@@ -209,6 +210,7 @@ class Specs:
     auxiliary: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> spec
     augmentation: dict[str, Any] | None = None
     use: str = "rad"  # the training batch is augmented, or only the losses' views are
+    intrinsic: dict[str, Any] | None = None
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -220,6 +222,7 @@ def agent_specs(
     attention: Spec | None = None,
     auxiliary: Auxiliary = None,
     augmentation: Spec | None = None,
+    intrinsic: Spec | None = None,
 ) -> Specs:
     """Look names up and refuse what could not be built again from a checkpoint."""
     encoder_spec = resolve("encoder", encoder)
@@ -239,7 +242,8 @@ def agent_specs(
                 "augmentation use=views serves auxiliary losses, but auxiliary is none: "
                 "set use=rad or choose an auxiliary loss."
             )
-    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use)
+    paid = resolve("intrinsic", intrinsic)
+    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use, paid)
     _require_plain(specs)
     return specs
 

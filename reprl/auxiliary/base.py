@@ -115,6 +115,7 @@ class AuxiliaryLoss(RemembersArguments, nn.Module):
 
     reach: int = 0  # the largest |offset| this loss asks of Batch.at
     needs: frozenset[str] = frozenset()  # the fields of OPTIONAL that this loss reads
+    scored: bool = False  # whether begin_update() is to be told what the rollout paid
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,6 +130,13 @@ class AuxiliaryLoss(RemembersArguments, nn.Module):
 
     def setup(self, context: Context) -> None:
         """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""
+
+    def begin_update(self, score: float) -> None:
+        """A rollout is over, whose mean return is `score`; called before its update if `scored`."""
+
+    def noted(self) -> dict[str, float]:
+        """Numbers for the log after an update, besides the terms."""
+        return {}
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         """Return one scalar per term of `weights`; those the batch does not want may be absent."""

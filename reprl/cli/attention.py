@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
     found, problems = targets(
         place, values["checkpoint"], out=values["out"], into="attention", game=values["game"]
     )
-    require_ale(found, "reprl attention")
+    require_ale(found, "reprl attention", procgen=True)
     game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:

@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     games = sorted({target.game for target in found})
     if len(games) > 1:
         raise UserError(f"the runs play different games ({', '.join(games)}): film them apart.")
-    require_ale(found, "reprl video")
+    require_ale(found, "reprl video", procgen=True)
     variants = expand([values["variant"]], (), games[0])
     if len(variants) != 1:
         raise UserError(f"variant={values['variant']} must be one variant, got {len(variants)}.")

@@ -44,7 +44,7 @@ class Archive:
 
     @property
     def method(self) -> str:
-        return in_game(f"sb3-{self.algorithm.lower()}", self.game)
+        return in_game(f"sb3-{self.algorithm.lower()}", {"game": self.game})
 
     @property
     def step(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from reprl import checkpoint, guard
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.config.schema import Config
-from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.envs.games import canonical
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
@@ -139,9 +139,14 @@ def _require_one_game(target: Measured) -> None:
         )
 
 
-def require_ale(found: Sequence[Measured], what: str) -> None:
-    """Refuse runs of environments that have no screen of ALE's to look at."""
+def require_ale(found: Sequence[Measured], what: str, *, procgen: bool = False) -> None:
+    """Refuse runs of environments without ALE's screen; Procgen's pictures may be enough."""
     for target in found:
+        if target.game.startswith(PROCGEN) and not procgen:
+            raise UserError(
+                f"{what} is for ALE's games, and {target.name} plays {target.game}: such a run can "
+                "be trained, resumed, evaluated, filmed, asked where it looks and reported."
+            )
         if target.game.startswith(GYMNASIUM):
             raise UserError(
                 f"{what} looks at the screen of ALE's games, and {target.name} plays "

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from reprl.components import class_of, names, resolve
 from reprl.envs import Variant
@@ -21,7 +22,7 @@ from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
 from reprl.naming import PERSON, in_game, method_of, parts_of
-from reprl.policy import Player, State, player_of, sample_actions
+from reprl.policy import ContinuousPlayer, Player, State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schedules import Schedule
 from reprl.schema import PARTS
@@ -79,12 +80,15 @@ class Agent(Contestant, Protocol):
 
 
 class RandomAgent:
-    """Every action with equal probability; the number of actions is the game's unless given."""
+    """Every action with equal probability; the actions are the game's unless given.
+
+    Continuous ones are drawn evenly from their `box`.
+    """
 
     deterministic = False
 
-    def __init__(self, n_actions: int | None = None) -> None:
-        self.n_actions = n_actions
+    def __init__(self, n_actions: int | None = None, *, box: spaces.Box | None = None) -> None:
+        self.n_actions, self.box = n_actions, box
         self.labels = labels_of("random")
 
     def act(
@@ -94,6 +98,10 @@ class RandomAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
+        if self.box is not None:
+            drawn = [np.random.default_rng(int(u * 2**53)).random(self.box.shape) for u in uniforms]
+            found = self.box.low + np.stack(drawn) * (self.box.high - self.box.low)
+            return found.astype(np.float32)
         assert self.n_actions is not None
         return (uniforms * self.n_actions).astype(np.int64)
 
@@ -142,6 +150,8 @@ class ModelAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
+        if isinstance(self.player, ContinuousPlayer):
+            return self.player.actions(observations, uniforms, deterministic=self.deterministic)
         if self._remembers:
             chances = self._remembering(observations, tasks)
         else:
@@ -228,8 +238,9 @@ def model_labels(model: Any, game: str | None = None) -> dict[str, Any]:
         seed = model._stream_seed if seed is None else seed
     parts = {"algo": name} if config is None else parts_of(config)
     stock = config is None and type(model).__module__.startswith("stable_baselines3")
-    known_game = (config or {}).get("env", {}).get("game") or game or DEFAULT_GAME
-    method = in_game(f"sb3-{name}" if stock else method_of(parts), str(known_game))
+    env = (config or {}).get("env", {})
+    played = {**env, "game": env.get("game") or game or DEFAULT_GAME}
+    method = in_game(f"sb3-{name}" if stock else method_of(parts), played)
     known: dict[str, Any] = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
     if seed is not None:
         known |= {"train_seed": int(seed), "run": f"{method}_s{seed}"}
@@ -252,6 +263,7 @@ def _described(model: Any) -> dict[str, Any]:
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
+        "intrinsic": model.specs.intrinsic,
         "env": {
             key: getattr(env, key, seen.get(key, usual))
             for key, usual in {"game": None, **LATER}.items()

@@ -219,7 +219,7 @@ class Session:
 
     def _watch_mask(self) -> dict[str, float]:
         """How well the agent's mask points at the objects of the validation variants."""
-        if self.config.env.game.startswith(GYMNASIUM):
+        if self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous:
             return {}
         from reprl.analysis.attention.watch import watch_mask
 
@@ -228,7 +228,8 @@ class Session:
 
     def _show_media(self) -> None:
         """A film of the agent and where it looks in it; a failure costs the pictures, no more."""
-        if not self.config.media or self.config.env.game.startswith(GYMNASIUM):
+        numbers = self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous
+        if not self.config.media or numbers:
             return
         from reprl.analysis.attention.glimpse import glimpse
 
@@ -276,7 +277,8 @@ class Session:
         speed = (step - self.clocked_step) / wall
         self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
         progress = step / self.config.total_steps
-        warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
+        actions = int(getattr(self.model.action_space, "n", 0))  # none where they are continuous
+        warnings = alarms(values, actions, progress)
         return ProgressState(step, self.config.total_steps, speed, shares, values, warnings)
 
     def _show(self, *, row: bool) -> None:
