@@ -106,6 +106,11 @@ class RolloutMemory(RolloutBuffer):
             **self.boxes_of(index),
         }
 
+    def observed(self, index: np.ndarray, later: int = 0) -> np.ndarray:
+        """Observations (B, ...) of samples, or `later` steps on, whatever ended in between."""
+        env, time = index // self.buffer_size, index % self.buffer_size
+        return self._observations(env, time + later)
+
     # -- neighbours ---------------------------------------------------------------------------
 
     def rewards_of(self, index: np.ndarray) -> Tensor:

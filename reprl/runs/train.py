@@ -41,6 +41,7 @@ from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
 from reprl.runs.loop import Follower, Reached, Session
 from reprl.runs.metrics import rewind_csv
+from reprl.runs.profiler import Profiler
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
@@ -293,6 +294,8 @@ def say_version(record: dict[str, Any]) -> None:
 def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] = ()) -> int:
     """Run the loop to its end, a signal or a failure, and say which in run.json."""
     folder = session.folder
+    if session.config.profile:
+        callbacks = [*callbacks, Profiler(folder.path)]
     again = {"resumed": now(), "step": session.model.num_timesteps} if resumed else {}
     folder.update(status="running", reason=None, **where(), **again)
     try:
@@ -462,6 +465,7 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             device=own_device(config.device),
             # a class of the user's own need not know of it
             **({} if config.precision == FP32 else {"precision": config.precision}),
+            **({"intrinsic": config.intrinsic} if config.intrinsic else {}),
         )
     model.set_logger(Logger(None, []))
     if ranks is not None:
