@@ -28,7 +28,7 @@ WITHOUT = {
     "RecurrentPPO": ("auxiliary", "augmentation"),
 }
 EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
-PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
+PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala", "XResNet")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
