@@ -46,6 +46,10 @@ NOT_ARGUMENTS = {
 }  # read before the class is called
 
 
+# what an agent itself gives to a part that it builds
+SUPPLIED = {"encoder": ("observation_space",), "attention": ("channels", "size")}
+
+
 def names(group: str) -> list[str]:
     """The names a group offers, from the YAML files of the package."""
     folder = resources.files("reprl.conf") / group
@@ -68,20 +72,10 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if isinstance(spec, type):
         spec = {"_target_": spec}
     if not isinstance(spec, Mapping) and _is_part(group, spec):
-        from reprl.instances import arguments_of  # torch's kinds
-
-        part: Any = spec
-        if (given := arguments_of(part)) is not None:
-            spec = {"_target_": type(part), **given}
+        spec = _described(group, spec)
     if not isinstance(spec, Mapping):
         kind = type(spec).__name__  # a module's repr has many lines
-        hint = ""
-        if _is_part(group, spec):
-            hint = f": a checkpoint could not build it again, so give its class, {kind}, or"
-            hint += f" {{'_target_': {kind}, ...}} with its arguments"
-        raise UserError(
-            f"{group} must be a name, a class or a mapping with _target_, got {kind}{hint}."
-        )
+        raise UserError(f"{group} must be a name, a class or a mapping with _target_, got {kind}.")
     plain = {str(k): v for k, v in spec.items()}
     if "_target_" not in plain and isinstance(plain.get("name"), str):
         named = resolve(group, plain.pop("name"))  # a named part with some keys changed
@@ -91,6 +85,26 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if "_target_" not in plain:
         raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
     return plain if plain["_target_"] else None
+
+
+def _described(group: str, part: Any) -> dict[str, Any]:
+    """The spec of a part that was given as an object, or a refusal."""
+    from reprl.instances import arguments_of, has_new_weights  # torch's kinds
+
+    supplied, kind = SUPPLIED.get(group, ()), type(part).__name__
+    if (given := arguments_of(part, supplied)) is not None:
+        return {"_target_": type(part), **given}
+    if supplied and has_new_weights(part):
+        raise UserError(
+            f"{group}: this {kind} was trained or loaded, and an agent draws its own weights: give "
+            f"the class, {kind}, or {{'_target_': {kind}, ...}}, and load weights into the policy "
+            "of the agent."
+        )
+    raise UserError(
+        f"{group} must be a name, a class or a mapping with _target_, got {kind}: a checkpoint "
+        f"could not build it again, so give its class, {kind}, or {{'_target_': {kind}, ...}} "
+        "with its arguments as numbers, text, lists and mappings."
+    )
 
 
 def _is_part(group: str, thing: Any) -> bool:

@@ -528,8 +528,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                         self.update.reduction,
                     ).items():
                         self.logger.record(name, number)
-                    whole = self.update.reduction.gathered(minibatch.observations)
-                    churn = Churn(self.policy, whole)
+                    if self.plays:  # the heads of a policy that nobody trains only drift
+                        whole = self.update.reduction.gathered(minibatch.observations)
+                        churn = Churn(self.policy, whole)
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True

@@ -61,9 +61,11 @@ class AuxiliaryLosses:
         supplies: frozenset[str],
         seed: int,
         device: torch.device,
+        forward: Callable[[Any, Tensor], PolicyOutput] = policy_forward,
     ) -> None:
         self.specs = specs
         self.policy = policy
+        self._forward = forward
         self.terms = Terms()
         self.reduction: Reduction = OneProcess()
         self.modules = self.terms.losses  # name -> loss, one nn.ModuleDict
@@ -291,7 +293,7 @@ class AuxiliaryLosses:
         self, observations: Tensor, actions: Tensor, supplies: frozenset[str]
     ) -> DryBatch:
         """A batch in which nothing happens."""
-        output = policy_forward(self.policy, observations)
+        output = self._forward(self.policy, observations)
         zeros = torch.zeros(len(actions), device=actions.device)
         place = zeros.long()
 

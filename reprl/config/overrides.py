@@ -112,7 +112,11 @@ def spelled(overrides: list[str]) -> list[str]:
 
 
 # what a choice means for others, unless they are chosen too or an experiment is
-IMPLIED = {"env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"}}
+IMPLIED = {
+    "env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"},
+    "env=procgen": {"encoder": "impala", "eval.variants": "[original,unseen]"},
+}
+WIDE = ("algo=sac", "algo=td3", "algo=ddpg")  # whose authors had wider layers for numbers
 
 
 def implied(overrides: list[str]) -> list[str]:
@@ -121,6 +125,8 @@ def implied(overrides: list[str]) -> list[str]:
     found = []
     for choice, others in IMPLIED.items():
         if choice in overrides and "experiment" not in chosen:
+            if any(algo in overrides for algo in WIDE):
+                others = others | {"encoder": "mlp_256"}
             found += [f"{key}={value}" for key, value in others.items() if key not in chosen]
     return [*found, *overrides]
 

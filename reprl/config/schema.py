@@ -19,15 +19,18 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from reprl.config.checks import (
+    check_actions,
     check_algo,
     check_batches,
     check_curriculum,
+    check_gpus,
     check_gymnasium,
     check_intrinsic,
     check_mirrors,
     check_motion,
     check_parent,
     check_pretraining,
+    check_procgen,
     check_ranks,
     check_variants,
     device_of,
@@ -37,14 +40,15 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, without_later
+from reprl.envs.defaults import CLEAN, GYMNASIUM, PROCGEN, without_later
 from reprl.errors import UserError, nearest
-from reprl.naming import method_of, parts_of
+from reprl.naming import in_game, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
 from reprl.schema import CHOSEN
 from reprl.settings import (
     CURRICULA,
+    DISTRIBUTIONS,
     ENV,
     EPISODES,
     MODES,
@@ -81,6 +85,10 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    levels: int = field(default=200, metadata={"range": ENV["levels"]})
+    start_level: int = field(default=0, metadata={"range": ENV["start_level"]})
+    distribution: str = field(default="easy", metadata={"choices": DISTRIBUTIONS})
+    continuous: bool = field(default=False, metadata={"range": ENV["continuous"]})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -157,9 +165,7 @@ class Config:
 
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
-        word = method_of(parts_of(self.plain()))
-        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
-        return word if game == DEFAULT_GAME else f"{game}-{word}"
+        return in_game(method_of(parts_of(self.plain())), asdict(self.env))
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -266,7 +272,12 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             raise UserError(f"{key}=null must be a number or a schedule.")
     if (here := place()) is not None and here.size > 1:
         values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
-    return check(values)
+    config = check(values)
+    if config.env.game.startswith(PROCGEN):
+        from reprl.envs.procgen_levels import require_envpool
+
+        require_envpool()
+    return config
 
 
 @lru_cache(maxsize=64)
@@ -287,26 +298,31 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     values["callbacks"] = values.get("callbacks") or None
     _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = procgen_named(gymnasium_named(values["env"]))
     if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
-    if isinstance(values.get("env"), Mapping):
-        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
+    if chosen_for.ranks:  # as many as cores or as GPUs
+        config = replace(config, device=device_of(config.device))
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
     check_curriculum(config)
     check_intrinsic(config)
+    check_procgen(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)
     check_parent(config)
     check_pretraining(config)
     check_gymnasium(config)
+    check_actions(config)
     device = device_of(config.device)
+    check_gpus(device, config.ranks)
     precision = settled(config.precision, mode=config.mode, device=device)
     return replace(config, device=device, precision=precision)
 
@@ -325,6 +341,9 @@ NOT_OF_GYMNASIUM: dict[str, Any] = {
 }
 
 
+NOT_OF_PROCGEN = NOT_OF_GYMNASIUM | {"size": 64}
+
+
 def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
     if "id" not in env:
@@ -338,6 +357,15 @@ def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
             "process; set env.workers=0."
         )
     return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
+
+
+def procgen_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section of Procgen's, which alone names its levels, as any other game's."""
+    game = env.get("game")
+    if not isinstance(game, str) or not (game.startswith(PROCGEN) or "levels" in env):
+        return dict(env)
+    name = game if game.startswith(PROCGEN) else f"{PROCGEN}{game.strip()}"
+    return {**NOT_OF_PROCGEN, **env, "game": name}
 
 
 def _check_callbacks(specs: Any) -> None:
