@@ -48,7 +48,6 @@ from reprl.analysis.summary import against_plain, comparisons, headline, overall
 from reprl.analysis.tables import Table, form
 from reprl.analysis.thumbnails import thumbnails
 from reprl.disk import not_written, write_atomically
-from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
 from reprl.escaping import spreadsheet
@@ -140,7 +139,7 @@ def compose(
     tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
-    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    game = results.game
     data["taken"] = jsonable(representation.taken_away(results.probes, table, _tracked(game)))
     data["tracked"] = _tracked(game) or ""
     grid: dict[str, Any] = {"methods": [], "cells": []}
@@ -284,11 +283,7 @@ def _tables(
 
 
 def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
-    return where_it_looks(attention, _tracked(_game_of(results)))
-
-
-def _game_of(results: Results) -> str:
-    return results.runs[0].game if results.runs else DEFAULT_GAME
+    return where_it_looks(attention, _tracked(results.game))
 
 
 def _tracked(game: str) -> str | None:
@@ -301,7 +296,7 @@ def _tracked(game: str) -> str | None:
 
 def _best(results: Results, table: Played | None, found: Finding, attention: pd.DataFrame) -> str:
     seen = _looks(results, attention).get(found.best or "", {})
-    return best_in_words(table, found.best, seen, _tracked(_game_of(results)))
+    return best_in_words(table, found.best, seen, _tracked(results.game))
 
 
 def _headlines(

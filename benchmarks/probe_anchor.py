@@ -10,12 +10,14 @@ nearly all of it.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 import pandas as pd
 
 from benchmarks.timed import timed
 from reprl import tables
+from reprl.disk import write_atomically
 from reprl.schema import CLEAN, FILES, PROBES
 
 ROOT = Path(__file__).parent.parent
@@ -25,6 +27,9 @@ LAYER = "linear.0"  # what the heads read
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
 FIRST, PPO, STDIM, PICTURE = "first weights", "PPO", "ST-DIM", "the picture"
 RUNS = {"ppo": PPO, "stdim": STDIM}
+BATCH = 64
+AUTHORS = (f"algo.batch_size={BATCH}", "algo.learning_rate=3e-4")  # of ST-DIM, Anand et al. 2019
+CURVE, LOSS = "metrics.csv", "loss/spatiotemporal"
 
 
 def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list[str]]:
@@ -33,7 +38,7 @@ def trainings(runs: Path, steps: int, frames: int, drawn: int) -> dict[str, list
     common += ["env.n_envs=8", "progress=off"]
     film = ["record", "player=random", f"frames={frames}", "seed=1"]
     stdim = ["pretrain", f"data={runs / 'random'}", "auxiliary=spatiotemporal", *common]
-    stdim += ["auxiliary.coef=1", f"total_frames={drawn}"]
+    stdim += ["auxiliary.coef=1", f"total_frames={drawn}", *AUTHORS]
     ppo = ["train", "experiment=plain", *common, f"total_steps={steps}"]
     return {
         "random": [*film, f"out={runs / 'random'}"],
@@ -92,7 +97,16 @@ def table() -> str:
     """What each encoder holds, as the page shows it, and whether the order is the published one."""
     if not all((RESULTS / folder / FILES["probes"]).is_file() for folder in RUNS):
         return "**Not measured yet.**"
-    return written(measured())
+    return f"{written(measured())} {learned(pd.read_csv(RESULTS / 'stdim' / CURVE))}"
+
+
+def learned(curve: pd.DataFrame) -> str:
+    """How far ST-DIM's loss fell, beside what guessing costs: two terms of ln(batch) nats."""
+    first, last = curve[LOSS].iloc[0], curve[LOSS].iloc[-1]
+    return (
+        f"ST-DIM's loss, {2 * math.log(BATCH):.2f} nats for guessing, was {first:.2f} over its "
+        f"first {curve['step'].iloc[0]:,} frames and {last:.2f} over its last ones."
+    )
 
 
 def written(rows: pd.DataFrame) -> str:
@@ -121,8 +135,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "anchor")
     parser.add_argument("--steps", type=int, default=49_152, help="agent steps of PPO")
     parser.add_argument("--recorded", type=int, default=16_384, help="frames of random play")
-    parser.add_argument("--drawn", type=int, default=98_304, help="frames that ST-DIM learns from")
-    parser.add_argument("--frames", type=int, default=900, help="moments of each probe")
+    parser.add_argument("--drawn", type=int, default=100_352, help="frames that ST-DIM learns from")
+    parser.add_argument("--frames", type=int, default=1200, help="moments of each probe")
     options = parser.parse_args()
     made = trainings(options.runs, options.steps, options.recorded, options.drawn)
     for folder, words in made.items():
@@ -130,6 +144,9 @@ def main() -> None:
             timed(words, f"anchor {folder}")
     for of, words in probes(options.runs, options.frames).items():
         timed(words, of)
+    for folder in RUNS:
+        text = (options.runs / folder / CURVE).read_text(encoding="utf-8")
+        write_atomically(RESULTS / folder / CURVE, text)
     print(table())
 
 

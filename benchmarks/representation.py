@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from benchmarks import probe_anchor
 from benchmarks.timed import costs, timed
@@ -29,6 +30,7 @@ VARIANTS = ("constant_rectangle", "moving_square", "green_lines", "diagonals", "
 POSITIONS = ("ball_x", "ball_y", "paddle_x")
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
 LAYER = "linear.0"
+HALF = 0.5
 SEARCH = ("tries=12", "frames=16", "largest=16", "episodes=3")  # the smallest that says anything
 SCHEMAS = {
     "probes": PROBES,
@@ -66,6 +68,54 @@ def score(name: str, variant: str) -> float:
     """The mean of the agent's published games, NaN where there are none."""
     games, _ = tables.read(shipped()[name] / FILES["episodes"], EPISODES)
     return float(games.loc[games["variant"] == variant, "episode_return"].mean())
+
+
+def pairs() -> pd.DataFrame:
+    """A row for each agent and variant with published games, by the share of its score it keeps.
+
+    `readable` is the mean R2 of the ball's place (none below 0) as a share of what it is on the
+    clean game, `off` the mean error of both coordinates in pixels.
+    """
+    found = []
+    for name in agents():
+        rows = measured(name, "probes")
+        rows = rows[(rows["source"] == "agent") & (rows["layer"] == LAYER)]
+        rows = rows[rows["label"].isin(["ball_x", "ball_y"])]
+        held = rows["r2"].clip(lower=0).groupby(rows["variant"]).mean()
+        off = rows.groupby("variant")["error"].mean()
+        for variant in VARIANTS:
+            kept = score(name, variant) / score(name, "original")
+            if np.isfinite(kept):
+                row = {"agent": name, "variant": variant, "kept": kept, "off": off[variant]}
+                found.append(row | {"readable": held[variant] / held["original"]})
+    return pd.DataFrame(found).sort_values("kept", ascending=False, ignore_index=True)
+
+
+def kept() -> str:
+    """Score beside ball, pair by pair."""
+    lines = [["agent", "variant", "score kept", "ball readable", "off, px"]]
+    lines.append(["---", "---", *["---:"] * 3])
+    for row in pairs().to_dict("records"):
+        shares = [f"{row[k]:.0%}".replace("%", " %") for k in ("kept", "readable")]
+        lines.append([row["agent"], row["variant"], *shares, f"{row['off']:.1f}"])
+    return _table(lines)
+
+
+def reading() -> str:
+    """Whether lost score is a lost ball, counted over the pairs; half is what parts them."""
+    found = pairs()
+    order = float(stats.spearmanr(found["kept"], found["readable"]).statistic)
+    gone, left = found[found["kept"] < HALF], found[found["kept"] >= HALF]
+    blind, seeing = gone[gone["readable"] < HALF], gone[gone["readable"] >= HALF]
+    named = [f"`{r['agent']}` on {r['variant']}" for r in seeing.to_dict("records")]
+    said = (
+        f"Over the {len(found)} pairs of agent and variant the rank correlation of score kept and "
+        f"ball still readable is {order:.2f}. {len(left)} pairs keep at least half of the score: "
+        f"of those {(left['readable'] >= HALF).sum()} keep at least half of the ball. {len(gone)} "
+        f"pairs lose more than half of the score: in {len(blind)} of them more than half of the "
+        f"ball is gone too, in {len(seeing)} it is still readable"
+    )
+    return f"{said} ({', '.join(named)})." if named else f"{said}."
 
 
 def probed() -> str:
@@ -187,6 +237,8 @@ def costed() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "kept": kept,
+    "reading": reading,
     "probed": probed,
     "errors": errors,
     "layered": layered,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
+from reprl.transfer import on_device
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes of play have this size, so an action does not depend on who else is playing.
@@ -90,6 +91,24 @@ def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, n_actions) of discrete actions and values (B,) of features (B, F)."""
     actor, critic = policy.mlp_extractor(features)
     return last_layers(policy, actor, critic)
+
+
+def critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
+    """The features (B, F) that the value is read from, which may be an extractor's of its own."""
+    shared = policy.share_features_extractor
+    extractor = policy.features_extractor if shared else policy.vf_features_extractor
+    features: Tensor = extractor(inputs)
+    return features
+
+
+def critic_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
+    """What the last layer of the value is given of those features: (B, critic_width)."""
+    return policy.mlp_extractor.forward_critic(features)
+
+
+def critic_width(policy: ActorCriticPolicy) -> int:
+    """How many numbers `critic_latent` gives."""
+    return int(policy.mlp_extractor.latent_dim_vf)
 
 
 def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +250,7 @@ class PolicyPlayer:
         try:
             for start in range(0, n, FORWARD_BATCH):
                 rows_here = slice(start, start + FORWARD_BATCH)
-                batch = torch.as_tensor(_padded(observations[rows_here]), device=policy.device)
+                batch = on_device(_padded(observations[rows_here]), policy.device)
                 step, after = self.forward(batch, tuple(_filled(s[rows_here]) for s in state))
                 steps.append(step)
                 states.append(after)

@@ -33,6 +33,8 @@ MODES = ("plain", "fast")
 
 # what a frame shows: the picture, or of the true objects their pixels, boxes, classes, a plane each
 OBSERVATIONS = ("frames", "objects", "binary", "classes", "planes")
+# of Procgen's levels: how hard, or what they ask for
+DISTRIBUTIONS = ("easy", "hard", "extreme", "memory", "exploration")
 # how the variants of `env.variant` follow each other in training, and what `env.stage` then is
 CURRICULA = ("sequence", "random", "schedule", "success")
 STAGE: dict[str, Setting] = {
@@ -58,6 +60,9 @@ ENV: dict[str, Any] = {
     "shifted": Number(0, 40, whole=True, usual=(0, 8)),  # pixels of the console
     "gray": Flag(),
     "skip": Number(1, 60, whole=True, usual=(1, 8)),
+    "levels": Number(0, 2**31 - 2, whole=True),
+    "start_level": Number(0, 2**31 - 2, whole=True),
+    "distribution": OneOf(DISTRIBUTIONS),
     "continuous": Flag(),
 }
 # of `reprl probe` and reprl.probe
@@ -113,6 +118,13 @@ ON_POLICY: dict[str, Setting] = {
     "seed": Number(0, 2**31 - 1, whole=True, optional=True),
     "stats_window_size": Number(1, 1_000_000, whole=True),
     "verbose": Number(0, 2, whole=True),
+}
+# of any intrinsic reward, the user's own included
+INTRINSIC: dict[str, Setting] = {
+    "coef": Number(0, usual=(0, 10)),
+    "value_coef": Number(0, 100, usual=(0, 2)),
+    "gamma": Number(0, 1, usual=(0.9, 0.9999)),
+    "gae_lambda": Number(0, 1, usual=(0.8, 1)),
 }
 # keys of SB3's that say nothing here, and why; the first words of a sentence that ends with them
 NOT_HERE = {
@@ -316,10 +328,16 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {"negatives": NEGATIVES},
     "SpatioTemporal": LOSS | {"offset": COUNT, "negatives": NEGATIVES},
     "DrAC": LOSS,
+    "UcbDrAC": LOSS
+    | {"exploration": Number(0, usual=(0, 10)), "window": Number(1, 10_000, whole=True)},
+    "Svea": LOSS,
+    "Soda": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
-    "SaliencyGuided": LOSS | {"rho": FRACTION, "of": OneOf(("value", "action"))},
+    "SaliencyGuided": LOSS
+    | {"attribution_coef": COEFFICIENT, "rho": FRACTION, "of": OneOf(("value", "action"))}
+    | {"shrink": COUNT},
     "MotionTarget": LOSS
     | {
         "positive": Number(1),
@@ -351,6 +369,11 @@ CLASSES: dict[str, dict[str, Setting]] = {
         **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
         "begin_repr": BEGIN,
     },
+    "RND": INTRINSIC
+    | {
+        "width": Number(1, 65_536, whole=True, usual=(16, 1024)),
+        "share": Number(0, 1, open_low=True),
+    },
     "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
     "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
@@ -360,6 +383,8 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
         "fill": OneOf(("black", "gray")),
+        "speed": Number(0, 1000),
+        "channels": CHANNELS,
     },
     "Lines": PROBABILITY
     | {
@@ -397,6 +422,7 @@ GROUPS: dict[str, dict[str, Setting]] = {
     "attention.hard": HARD,
     "attention.optimizer": MASK_OPTIMIZER,
     "augmentation": USE,
+    "intrinsic": INTRINSIC,
     "algo.expert": EXPERT,
     "algo.beta": BETA,
 }

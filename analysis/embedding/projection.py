@@ -89,9 +89,6 @@ def affinities(points: np.ndarray, perplexity: float) -> np.ndarray:
         entropy = np.log(total) + precision * (weights * distances).sum(axis=1) / total
         wide = entropy > wanted
         low, high = np.where(wide, precision, low), np.where(wide, high, precision)
-        precision = np.where(
-            np.isinf(high), precision * 2, (low + np.where(wide, high, precision)) / 2
-        )
         open_ = np.isinf(high)
         precision = np.where(open_, precision * 2, (low + np.where(open_, 0.0, high)) / 2)
     weights = np.exp(-distances * precision[:, None])

@@ -1,7 +1,7 @@
 """What probes are asked for: numbers and yes/no answers about the objects of recorded moments.
 
-objects -> **labels** in pixels of the agent's own picture. Names come from the game's boxes and
-grids, so that every game with truth has labels; those that hardly vary are left out and named.
+objects -> **labels**, places as pixels of the agent's own picture. Names come from the game's boxes
+and grids, so that every game with truth has labels; those that hardly vary are left out and named.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def labels_of(
         if seen.mean() < SEEN:
             left_out[name] = f"in view in {seen.mean():.0%} of the frames"
             continue
-        columns += [(f"{name}_{axis}", "px", False, now[:, i]) for i, axis in enumerate("xy")]
+        pixel = np.floor(now)  # that which holds the middle: the agent's picture shows no less
+        columns += [(f"{name}_{axis}", "px", False, pixel[:, i]) for i, axis in enumerate("xy")]
         if game.tracked in (None, name):
             then = _centres(
                 [o.boxes[name] if o is not None else None for o in before], objects, size

@@ -335,10 +335,13 @@ def _load_optimizer(model: Algorithm, tensors: dict[str, Tensor], scalars: dict[
     for place, value in {**tensors, **scalars}.items():
         name, _, key = place.rpartition("|")
         parameter = named[name]
+        owner = owners[id(parameter)]
         if isinstance(value, Tensor):
             like = parameter if value.shape == parameter.shape else value
-            value = torch.empty_like(like, dtype=value.dtype).copy_(value)
-        owners[id(parameter)].state[parameter][key] = value
+            # A fused step counts on the device of what it moves.
+            device = parameter.device if owner.defaults.get("fused") else like.device
+            value = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
+        owner.state[parameter][key] = value
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprl import trust
-from reprl.config.placement import machine_cores, shares_minibatches
-from reprl.envs.defaults import GYMNASIUM
+from reprl.config.placement import gpu_count, machine_cores, shares_minibatches
+from reprl.distributed.environment import here_on_machine
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
 from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
@@ -32,6 +33,7 @@ WITHOUT = {
     "RecurrentPPO": ("auxiliary", "augmentation"),
     **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
 }
+EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
 FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
     *("double", "dueling", "prioritized"),
@@ -154,6 +156,20 @@ def check_curriculum(config: Config) -> None:
         raise UserError(f"env.curriculum={kind} is for training in games, not for pretraining.")
 
 
+def check_intrinsic(config: Config) -> None:
+    """Refuse an intrinsic reward where nothing adds it to the game's."""
+    if not config.intrinsic:
+        return
+    name, algo = config.choices.get("intrinsic"), config.choices.get("algo")
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    if words[0] == "reprl" and words[-1] not in EXPLORING:
+        raise UserError(
+            f"intrinsic={name}: algo={algo} takes no intrinsic reward; choose algo=ppo or a2c."
+        )
+    if config.ranks > 1:
+        raise UserError(f"intrinsic={name} is scaled by one process: set ranks=1.")
+
+
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
@@ -207,6 +223,25 @@ def check_gymnasium(config: Config) -> None:
             f"{' and '.join(named)} {verb} on pictures, and {game} shows numbers ({shown}): choose "
             "encoder=mlp, mode=plain and no attention, auxiliary or augmentation."
         )
+
+
+def check_procgen(config: Config) -> None:
+    """Refuse levels that a game of Procgen does not have, and settings that are ALE's."""
+    env = config.env
+    if not env.game.startswith(PROCGEN):
+        return
+    from reprl.envs.games import game
+    from reprl.envs.procgen_names import check_levels, require_levels
+
+    game(env.game)  # refuses one that is not there
+    if (env.stack, env.size) != (1, 64):
+        raise UserError(
+            f"env.game={env.game} is set otherwise than ALE's games: env=procgen "
+            f"env.game={env.game.removeprefix(PROCGEN)}."
+        )
+    check_levels(env, "env.")
+    for variant in (*env.variants, *config.eval.variants):
+        require_levels(env, variant, "env.")
 
 
 def check_actions(config: Config) -> None:
@@ -320,9 +355,7 @@ def device_of(device: str) -> str:
         choice("device", device, ("auto", "cpu", "cuda"))
     if device == "auto" and not may_have_gpu():
         return "cpu"
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = gpu_count()
     if device == "auto":
         device = "cuda" if count else "cpu"
     elif count == 0:
@@ -330,6 +363,22 @@ def device_of(device: str) -> str:
     elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
         raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
     return device
+
+
+def check_gpus(device: str, ranks: int) -> None:
+    """Refuse ranks of one machine that would have to share a GPU."""
+    if ranks == 1 or not device.startswith("cuda"):
+        return
+    if device != "cuda":
+        raise UserError(
+            f"device={device} is one GPU, and ranks={ranks} need one each: set device=cuda, and "
+            "every rank takes its own."
+        )
+    if (here := here_on_machine(ranks)) > (gpus := gpu_count()):
+        raise UserError(
+            f"ranks={ranks} with device=cuda: {here} ranks on this machine, which has {gpus} CUDA "
+            "device(s); every rank needs its own."
+        )
 
 
 def may_have_gpu(drivers: tuple[str, ...] = DRIVERS) -> bool:

@@ -10,6 +10,7 @@ import pandas as pd
 from gymnasium import spaces
 
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.machine import OBSERVED
 from reprl.envs.machine import games as all_games
 from reprl.envs.protocol import VariantSpec
@@ -51,8 +52,9 @@ def evaluate(
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent, settings.get("game")) | settings
-    found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
-    player = as_agent(agent, deterministic=deterministic)
+    game = str(settings.get("game", DEFAULT_GAME))
+    found = expand(variants, severities, game)
+    player = as_agent(agent, deterministic=deterministic, game=canonical(game))
     whose = whose_games(games, player.labels.get("train_seed"))
     tasks = [Task(v, e, int(seed), whose) for v in found for e in range(episodes)]
     played = []
@@ -64,13 +66,13 @@ def evaluate(
         stuck_after=stuck_after,
         **settings,
     ) as arena:
-        require_actions(agent, settings.get("game", DEFAULT_GAME), arena.action_space)
-        for game in arena.play(fitted(player, arena.action_space), tasks):
-            played.append(game)
+        require_actions(agent, game, arena.action_space)
+        for finished in arena.play(fitted(player, arena.action_space), tasks):
+            played.append(finished)
             if progress is not None:
-                progress(game)
+                progress(finished)
     order = {task.key: i for i, task in enumerate(tasks)}
-    played.sort(key=lambda game: order[game.task.key])
+    played.sort(key=lambda one: order[one.task.key])
     frame = table(played, player, sticky)
     frame.attrs["distinct"] = distinct_games(played)
     return frame

@@ -25,7 +25,7 @@ from reprl.runs.folder import RunFolder
 from reprl.runs.logbook import identity_of
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
-from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
+from reprl.runs.progress import TIMED, Progress, ProgressState, alarms, number
 from reprl.runs.resources import peak_memory
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
@@ -287,7 +287,16 @@ class Session:
         self.progress.show(moment, row=row)
 
     def _at_work(self) -> str:
-        return f"step {self.model.num_timesteps:,}/{self.config.total_steps:,} | training"
+        """What is known while a rollout or an update lasts; asked from another thread."""
+        step = self.model.num_timesteps
+        facts = [f"step {step:,}/{self.config.total_steps:,}"]
+        if step > self.clocked_step:
+            wall = max(time.perf_counter() - self.clock, 1e-9)
+            facts.append(f"{(step - self.clocked_step) / wall:.0f} steps/s")
+        with suppress(RuntimeError):  # a game ended in this very moment
+            if (score := self._score()) == score:
+                facts.append(f"score {number(score)}")
+        return " | ".join([*facts, "training"])
 
     def _early_moment(self) -> ProgressState:
         wall = max(time.perf_counter() - self.clock, 1e-9)

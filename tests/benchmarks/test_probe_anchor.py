@@ -11,6 +11,7 @@ from benchmarks.probe_anchor import (
     PPO,
     STDIM,
     held,
+    learned,
     order,
     probes,
     scores,
@@ -56,6 +57,13 @@ def test_the_order_is_that_of_the_means(stdim, ranked, said):
     assert f"| random | {STDIM} | {stdim:.2f} | {stdim:.2f} | {stdim:.2f} |" in text
     assert text.count(said) == 2
     assert "PPO after 1,024 steps" in text
+
+
+def test_the_loss_stands_beside_that_of_guessing():
+    curve = pd.DataFrame({"step": [1024, 2048], "loss/spatiotemporal": [8.0, 6.5]})
+    said = learned(curve)
+    assert "8.32 nats for guessing" in said  # twice ln 64
+    assert "was 8.00 over its first 1,024 frames and 6.50 over its last" in said
 
 
 def test_its_commands_are_commands(tmp_path: Path):

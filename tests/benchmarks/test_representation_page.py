@@ -1,5 +1,8 @@
 """docs/representation.md says what results/representation holds, and how it was measured."""
 
+import pandas as pd
+import pytest
+
 from benchmarks import representation
 from reprl.cli import commands as known
 from reprl.runs.agents import shipped
@@ -20,6 +23,20 @@ def test_agents_are_measured_by_commands_that_exist() -> None:
         assert set(found["variant"]) == {"original", *representation.VARIANTS}
         truth = found[(found["source"] == "truth") & (found["label"] == "ball_x")]
         assert truth["r2"].min() > 0.99
+
+
+def test_the_reading_counts_lost_scores_and_lost_balls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: one pair keeps both, one loses both, one keeps the ball alone."""
+    rows = [("a", "noise", 0.9, 0.8), ("a", "diagonals", 0.4, 0.7), ("b", "noise", 0.1, 0.2)]
+    found = pd.DataFrame(rows, columns=["agent", "variant", "kept", "readable"]).assign(off=3.21)
+    monkeypatch.setattr(representation, "pairs", lambda: found)
+    said = representation.reading()
+    assert "3 pairs" in said
+    assert "rank correlation of score kept and ball still readable is 1.00" in said
+    assert "1 pairs keep at least half of the score: of those 1 keep" in said
+    assert "2 pairs lose more than half of the score: in 1 of them" in said
+    assert said.endswith("in 1 it is still readable (`a` on diagonals).")
+    assert "| a | diagonals | 40 % | 70 % | 3.2 |" in representation.kept()
 
 
 def test_controls_of_the_published_numbers_hold() -> None:

@@ -148,16 +148,16 @@ def moment(ball, bricks):
 
 
 def test_labels_by_hand():
-    now = [moment((79, 103), [[1, 0]]), moment((9, 50), [[1, 1]]), moment(None, [[0, 0]])]
-    then = [moment((71, 107), [[1, 0]]), None, None]
+    now = [moment((80, 104), [[1, 0]]), moment((9, 50), [[1, 1]]), moment(None, [[0, 0]])]
+    then = [moment((72, 108), [[1, 0]]), None, None]
     found = labels_of(now, then, game("breakout"), (84, 84))
     assert found.frames.tolist() == [0]  # the second has no step before, the third no ball
     at = dict(zip(found.names, found.values[0], strict=True))
-    assert at["ball_x"] == pytest.approx(80 * 84 / 160)
-    assert at["ball_y"] == pytest.approx(105 * 84 / 210)
+    assert at["ball_x"] == 42  # the pixel that holds its middle: 81 * 84 / 160 = 42.5
+    assert at["ball_y"] == 42  # 106 * 84 / 210 = 42.4
     assert (at["ball_dx"], at["ball_dy"]) == (1, 0)  # to the right and up
     assert at["ball_speed"] == pytest.approx(np.hypot(8 * 84 / 160, 4 * 84 / 210))
-    assert at["paddle_x"] == pytest.approx(28 * 84 / 160)
+    assert at["paddle_x"] == 14  # 28 * 84 / 160 = 14.7
     assert (at["bricks_left"], at["score"], at["lives"]) == (1, 3, 5)
     assert found.names.count("bricks_each") == 2
     assert "paddle_dx" not in found.names  # only of the tracked object

@@ -92,6 +92,7 @@ def test_they_continue_exactly(name: str, mode: str) -> None:
 @pytest.mark.parametrize("name", ["motion_target", "saliency_guided", "mask_entropy"])
 def test_beside_a_gumbel_mask_a_loss_of_weight_0_changes_nothing(name: str) -> None:
     spec = {**(components.resolve("auxiliary", name) or {}), "coef": 0.0}
+    spec |= {key: 0.0 for key in spec if key.endswith("_coef")}
     alone = make(attention=mask("gumbel")).learn(64)
     beside = make(attention=mask("gumbel"), auxiliary=spec).learn(64)
     assert torch.equal(parameters(alone), parameters(beside))

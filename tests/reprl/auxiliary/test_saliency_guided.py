@@ -1,11 +1,19 @@
-"""SGQN's consistency: which pixels are kept, by hand, and a policy that stops needing the rest."""
+"""SGQN: which pixels are kept, a policy that stops needing the rest, and their predictor."""
+
+import math
 
 import pytest
 import torch
 from torch import nn
 
+from reprl import components
+from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary import SaliencyGuided
 from reprl.auxiliary.drac import heads
+from tests.helpers import refuses
+
+ATTRIBUTION = frozenset({"attribution"})
+PREDICTS = {"attribution_coef": 1.0, "augmentation": "none", "shrink": 2}
 
 
 def linear_value(world, weights):
@@ -104,3 +112,95 @@ def test_it_makes_the_salient_pixels_enough(unmasked, coef):
         found.append(term.item())
     assert held < 0.05
     assert (sum(found[-5:]) / 5 < 0.5 * found[0]) == (coef == 1.0)
+
+
+# -- the attribution predictor ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "marked"), [((5, 5), 2), ((3, 3), 1)], ids=["two cells", "one cell holds both"]
+)
+def test_the_attribution_by_hand(unmasked, other, marked):
+    """A head that says b everywhere pays softplus(-b) for marked cells, softplus(b) for others."""
+    weights = torch.zeros(8, 8)
+    weights[2, 3], weights[other] = 3.0, 2.0
+    linear_value(unmasked, weights)
+    loss = unmasked.prepare(SaliencyGuided(rho=1 - 2 / 128, **PREDICTS))
+    nn.init.zeros_(loss.head.paint.weight)
+    nn.init.constant_(loss.head.paint.bias, -1.0)
+    batch = unmasked.batch(unmasked.images(3).clamp(min=1)).wanting(ATTRIBUTION)
+    found = loss(batch, unmasked.encoder)
+    share = marked / (2 * 4 * 4)  # of two frames, 8x8 pixels in cells of 2x2
+    expected = share * math.log(1 + math.e) + (1 - share) * math.log(1 + 1 / math.e)
+    assert {name: term.item() for name, term in found.items()} == {
+        "attribution": pytest.approx(expected, rel=1e-5)
+    }
+
+
+@pytest.mark.parametrize("of", ["value", "action"])
+def test_its_gradient_reaches_encoder_and_head_alone(masked, of):
+    loss = masked.prepare(SaliencyGuided(of=of, **PREDICTS))
+    batch = masked.batch(masked.images(4), actions=torch.tensor([0, 1, 2, 1]))
+    assert set(loss(batch, masked.encoder)) == {"saliency_guided", "attribution"} == {*loss.weights}
+    reached = masked.reached(loss, batch.wanting(ATTRIBUTION))
+    assert {"encoder.trunk.weight", "encoder.linear.weight", "loss.head.spread.weight"} <= reached
+    assert not {name for name in reached if name.startswith(("actor", "critic"))}
+    inputs = loss.head.spread.in_features
+    assert inputs == 12 + (3 if of == "action" else 0)  # the action counts where it is explained
+
+
+class Spots(Augmentation):
+    """Draws a gray pixel somewhere in every frame, dimmer than what counts."""
+
+    moves = False
+
+    def forward(self, observations, generator):
+        drawn = observations.clone()
+        count = len(drawn)
+        rows, columns = torch.randint(0, 8, (2, count), generator=generator)
+        drawn[torch.arange(count), :, rows, columns] = 100
+        return View(torch.maximum(drawn, observations))
+
+
+def lone_pixels(count, generator):
+    """Black pictures with one white pixel in the first frame, and its cell of 2x2 of them all."""
+    rows, columns = torch.randint(0, 8, (2, count), generator=generator)
+    images = torch.zeros(count, 2, 8, 8, dtype=torch.uint8)
+    images[torch.arange(count), 0, rows, columns] = 255
+    return images, (rows // 2) * 4 + columns // 2
+
+
+@pytest.mark.parametrize("coef", [0.0, 1.0])
+def test_the_predictor_finds_what_decides_among_drawings(unmasked, coef):
+    """The value grows with what is brighter than half: the white pixel, wherever it is."""
+    linear_value(unmasked, torch.ones(8, 8))
+    with torch.no_grad():
+        unmasked.encoder.trunk.bias[0] = -0.5
+        unmasked.encoder.trunk.weight[1:, 0] = 0.5
+        unmasked.encoder.linear.weight[1:].normal_(0, 0.3, generator=unmasked.generator)
+    loss = unmasked.prepare(
+        SaliencyGuided(rho=1 - 1 / 128, attribution_coef=1.0, augmentation=None), Spots()
+    )
+    learned = [*unmasked.encoder.parameters(), *loss.parameters()]
+    optimizer = torch.optim.Adam(learned, lr=1e-2)
+    for _ in range(250):
+        images, _ = lone_pixels(64, unmasked.generator)
+        term = loss(unmasked.batch(images).wanting(ATTRIBUTION), unmasked.encoder)["attribution"]
+        optimizer.zero_grad()
+        (coef * term).backward()
+        optimizer.step()
+    images, cells = lone_pixels(200, unmasked.generator)
+    drawn = Spots()(images, unmasked.generator).observations
+    said = loss.head(unmasked.encoder.encode(drawn.float() / 255).features)  # (B, 2, 4, 4)
+    right = (said[:, 0].flatten(1).argmax(1) == cells).float().mean()
+    assert right > 0.9 if coef else right < 0.3
+
+
+def test_the_predictor_is_there_when_asked_for(masked):
+    assert not list(masked.prepare(SaliencyGuided()).parameters())
+    named = components.build("auxiliary", components.resolve("auxiliary", "saliency_guided"))
+    assert list(masked.prepare(named).parameters())
+    with refuses("saliency_guided", "moves", "boxes_lines"):
+        masked.prepare(SaliencyGuided(attribution_coef=1.0, augmentation="shift"))
+    with refuses("attribution_coef=-1", "at least 0"):
+        SaliencyGuided(attribution_coef=-1)

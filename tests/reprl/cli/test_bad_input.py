@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,8 @@ auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
 stop.score=high | stop.score=high
+profile=maybe | profile=maybe | true or false
+profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
@@ -61,8 +64,16 @@ algo=dqn algo.buffer_size=0 | algo.buffer_size=0
 algo=dqn algo.n_step=3 | algo.n_step | n_steps
 algo=dqn ranks=2 | ranks=2 | algo=dqn
 algo=reinforce algo.gae_lambda=1 | gae_lambda
+intrinsic=rdn | intrinsic=rdn is unknown | Did you mean 'rnd'?
+intrinsic=rnd intrinsic.coef=-1 | intrinsic.coef=-1
+intrinsic=rnd intrinsic.share=0 | intrinsic.share=0
+intrinsic=rnd intrinsic.gama=1 | intrinsic.gama | gamma
+intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo
+intrinsic=rnd algo=imitation | intrinsic=rnd | algo=imitation
+intrinsic=rnd ranks=2 threads=1 | intrinsic=rnd | ranks=1
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
+env=gymnasium env.workers=2 | env.workers=2 | env.workers=0
 env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
 env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions | algo=sac
 env=gymnasium env.id=Pendulum-v1 algo=dqn | algo=dqn | continuous actions | algo=sac
@@ -88,6 +99,19 @@ env=gymnasium encoder=nature | encoder=nature | numbers
 env=gymnasium eval.variants=[green_lines] | 'green_lines' | only original
 env=gymnasium encoder.activation=tan | encoder.activation=tan | 'tanh'
 env=gymnasium encoder.hidden=64 | encoder.hidden
+env=procgen env.game=coinrum | 'coinrum' | Did you mean 'coinrun'?
+env=procgen env.levels=-1 | env.levels=-1
+env=procgen env.start_level=2147483600 | env.start_level=2147483600 | env.levels=200
+env=procgen env.distribution=eazy | env.distribution=eazy | 'easy'
+env=procgen env.distribution=memory | env.distribution=memory | coinrun | exploration
+env=procgen env.levels=0 | env.levels=0 | unseen
+env=procgen env.stack=4 | env.stack
+env=procgen env.variant=green_lines | 'green_lines' | only original and unseen
+env=procgen augmentation=flip | augmentation=flip | procgen/coinrun
+env=procgen attention=motion | attention=motion | env.stack=1
+env.game=coinrun | 'coinrun' | env=procgen
+env.game=procgen/coinrun | env.game=procgen/coinrun | env=procgen
+env.levels=5 | env.levels
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
 env.game=ocatari:Freeway | ocatari:Freeway | docs/games.md
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
@@ -107,6 +131,7 @@ precision=fp16 | precision=fp16 is unknown
 precision=16 | precision=16
 precision=bf16 | precision=bf16 | mode=fast
 device=cuda:99 | device=cuda:99
+device=cuda ranks=2 | device=cuda | no CUDA device
 device=7 | device=7
 threads=1.5 | threads=1.5
 threads=many | threads=many
@@ -115,7 +140,7 @@ ranks=many | ranks=many
 ranks=3 | env.n_envs=8 | ranks=3
 ranks=16 | ranks=16 | env.n_envs=8
 ranks=2 algo.batch_size=255 | algo.batch_size=255 | ranks=2 | 256
-ranks=2 algo=imitation | ranks=2 | algo=imitation
+ranks=2 algo=distillation algo.teacher=agent:imitation | ranks=2 | algo=distillation
 auxiliary=contrastive auxiliary.negatives=none | negatives=none
 checkpoint.every=0 | checkpoint.every=0
 checkpoint.every=1.5 | checkpoint.every=1.5
@@ -161,7 +186,7 @@ env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
 env.observation=plane | env.observation=plane | 'planes'
-env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.observation=objects env.game=boxing | env.observation=objects | 'boxing'
 env.missed=0.1 | env.missed=0.1 | env.observation=frames
 env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
 env.observation=binary env.gray=false | env.observation=binary | env.gray=true
@@ -200,6 +225,13 @@ auxiliary=spr auxiliary.steps=0 | auxiliary.steps=0
 auxiliary=spatiotemporal auxiliary.offset=0 | auxiliary.offset=0
 auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
 auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
+auxiliary=saliency_guided auxiliary.attribution_coef=-1 | auxiliary.attribution_coef=-1
+auxiliary=saliency_guided auxiliary.shrink=0 | auxiliary.shrink=0
+auxiliary=ucb_drac auxiliary.options=[shift,shfit] | shfit | Did you mean 'shift'?
+auxiliary=ucb_drac auxiliary.options=[shift] | options | two or more
+auxiliary=ucb_drac auxiliary.window=0 | auxiliary.window=0
+auxiliary=svea auxiliary.coef=-1 | auxiliary.coef=-1
+auxiliary=soda auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
 algo=distillation | algo.teacher=None | agent:NAME
 algo=distillation algo.teacher=nowhere | no teacher 'nowhere'
@@ -247,6 +279,16 @@ trust=1bad | trust=1bad
 -m 'seed=glob(x*)' | seed
 -m 'seed=interval(0,1)' | interval | hydra/sweeper
 -m seed=0,1 hydra/sweeper=moon | moon
+-m sweep=tune | nothing to search | interval
+-m sweep=tune seed=0,1 | 'seed=0,1'
+-m sweep=tune attention=none,conf | attention=conf is unknown
+-m sweep=tune attention=none,conv sweep.trials=0 | sweep.trials=0
+-m sweep=tune attention=none,conv sweep.prune=maybe | sweep.prune=maybe
+-m sweep=tune attention=none,conv eval.every=0 | eval.every=0
+-m sweep=tune 'algo.gamma=interval(0.9,2)' | algo.gamma=2
+-m sweep=tune attention=none,conv hydra/launcher=joblib | hydra/launcher=joblib
+-m sweep=tune attention=none,conv seeds=until_decided | seeds=until_decided
+-m seed=0,1 sweep.prune=true | sweep.prune=true | sweep=tune
 -m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
 -m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
 -m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
@@ -307,6 +349,19 @@ evaluate {run} seed=1e3 | seed=1e3
 evaluate {run} sticky=2 | sticky=2
 evaluate {run} sticky=nan | sticky=nan
 evaluate {run} games=all | games=all
+evaluate {run} game=pong | game=pong | plays breakout
+evaluate {run} env.game=Pung | game=Pung | plays breakout
+evaluate {run} game= | game= is empty
+attention {run} game=pong | game=pong | plays breakout
+probe {run} game=pong | game=pong | plays breakout
+play {run} game=pong | game=pong | plays breakout
+video {run} game=pong | game=pong | plays breakout
+evaluate {stock} game=pong | stock.zip | trust=true
+evaluate {stock} game=Pung trust=true | 'Pung' | 'pong'
+evaluate {stock} game=gymnasium/CartPole-v1 trust=true | game=gymnasium/CartPole-v1 | ALE
+attention {stock} game=Pung trust=true | 'Pung' | 'pong'
+video {stock} game=Pung trust=true | 'Pung' | 'pong'
+play {stock} game=Pung trust=true | 'Pung' | 'pong'
 evaluate {run} severities=2 | severities=2
 evaluate {run} severities=x | severities=x
 evaluate {run} deterministic=perhaps | deterministic=perhaps
@@ -494,6 +549,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    with zipfile.ZipFile(place / "stock.zip", "w") as stock:  # as far as it is read unpickled
+        stock.writestr("data", '{"n_epochs": 4}')
     (place / "claimed").mkdir()
     (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
@@ -538,12 +595,12 @@ def contents(place: Path) -> dict[str, tuple[int, int]]:
 
 
 def filled(command: str, made: Path) -> list[str]:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     return [word.format(**names) for word in shlex.split(command)]
 
 
 def judge(error: str, words: list[str], made: Path) -> None:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     assert "Traceback" not in error
     said = [line for line in error.splitlines() if not line.startswith("WARNING: ")]
     assert said[0].startswith("reprl: ")
