@@ -130,7 +130,8 @@ def make_vec_env(
 def _of_gymnasium(
     settings: EnvSettings, variants: list[Variant], seed: int, begin: int
 ) -> GymVecEnv:
-    for key, usual in {"sticky": 0.0, "background": None, "gray": True, "skip": 4}.items():
+    alien = {"sticky": 0.0, "background": None, "gray": True, "skip": 4, "continuous": False}
+    for key, usual in alien.items():
         if (value := getattr(settings, key)) != usual:
             raise UserError(f"{key}={value} is ALE's: {settings.game} has no such thing.")
     source: Source

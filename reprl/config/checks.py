@@ -247,24 +247,27 @@ def check_procgen(config: Config) -> None:
 def check_actions(config: Config) -> None:
     """Refuse an algorithm for discrete actions where they are continuous, and the reverse."""
     words = re.split(r"[.:]", str(config.algo.get("_target_")))
-    game = config.env.game
+    game, plays_numbers = config.env.game, words[-1] in CONTINUOUS
     if words[0] != "reprl" or (trust.looks_only() and trust.names_user_code(game)):
         return
+    if not (game.startswith(GYMNASIUM) or config.env.continuous or plays_numbers):
+        return  # a game of ALE, which would have to be loaded
     from gymnasium import spaces
 
     from reprl.envs.games import action_space_of
 
     space, algo = action_space_of(game, config.env.continuous), config.choices.get("algo")
-    if isinstance(space, spaces.Box) and words[-1] not in CONTINUOUS:
+    if isinstance(space, spaces.Box) and not plays_numbers:
         raise UserError(
             f"algo={algo} chooses among discrete actions, and {game} has continuous actions "
             f"({space}): choose algo=sac, td3 or ddpg."
         )
     if isinstance(space, spaces.Box) and not np.isfinite([space.low, space.high]).all():
         raise UserError(f"{game} has actions without limits ({space}), which no algorithm takes.")
-    if not isinstance(space, spaces.Box) and words[-1] in CONTINUOUS:
+    if not isinstance(space, spaces.Box) and plays_numbers:
+        count = getattr(space, "n", "other")
         raise UserError(
-            f"algo={algo} acts with continuous numbers, and {game} has {space.n} discrete actions: "
+            f"algo={algo} acts with continuous numbers, and {game} has {count} discrete actions: "
             "choose an environment with continuous ones, or in a game of ALE env.continuous=true."
         )
 

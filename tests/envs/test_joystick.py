@@ -72,3 +72,5 @@ def test_what_is_no_stick_is_said() -> None:
     env.reset()
     with refuses("2 x 3 numbers"):
         env.step_async(np.array([0, 1]))
+    with refuses("continuous=True is ALE's", "CartPole-v1"):
+        make_vec_env(game="gymnasium/CartPole-v1", n_envs=1, continuous=True)

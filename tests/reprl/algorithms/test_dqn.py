@@ -271,3 +271,21 @@ def test_what_it_has_not_is_said() -> None:
         QRDQN("MlpPolicy", env(), auxiliary="contrastive", **SMALL)
     with refuses("replay_buffer_class"):
         DQN("MlpPolicy", env(), replay_buffer_class=ReplayBuffer, **SMALL)
+
+
+@pytest.mark.slow
+def test_it_learns_to_catch() -> None:
+    """Random play catches a third: -0.4 points a game; a caught ball is +1."""
+    learning: dict[str, Any] = {"learning_rate": 5e-4, "buffer_size": 2000, "gamma": 0.9}
+    learning |= {"learning_starts": 200, "batch_size": 32, "train_freq": 1, "seed": 1}
+    learning |= {"target_update_interval": 200, "exploration_fraction": 0.4, "device": "cpu"}
+    tricks = {"double": True, "dueling": True, "prioritized": True}
+    model = DQN("CnnPolicy", Catch(seed=1, cut=False), encoder="nature", **tricks, **learning)
+    model.learn(1000)
+    game, player, points = Catch(n_envs=64, seed=9, cut=False), model.player(), []
+    seen: Any = game.reset()
+    for _ in range(12):
+        best = player.outputs(seen, ())[0].probs.argmax(1)
+        seen, rewards, dones, _ = game.step(best)
+        points += rewards[dones].tolist()
+    assert np.mean(points) > 0.5
