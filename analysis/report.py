@@ -43,6 +43,7 @@ from reprl.analysis.overview import matrix, overview, profiles, row_order, where
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.palette import css as colours
 from reprl.analysis.plots import save_figures
+from reprl.analysis.rating import rating_table
 from reprl.analysis.several_games import games_table
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
@@ -258,6 +259,7 @@ def _tables(
         representation.interventions_table(results.interventions),
         representation.breaking_table(results.breaking),
         curriculum_table(results.runs),
+        rating_table(episodes),
         games_table(results.several),
         ablation_table(results),
         settings_table(results.runs),

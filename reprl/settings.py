@@ -134,6 +134,7 @@ NOT_HERE = {
     "device": "it is set with device=",
     "mode": "it is set with mode=",
     "precision": "it is set with precision=",
+    "intrinsic": "it is set with intrinsic=",
     "tensorboard_log": "a run writes tensorboard/ into its own folder",
     "use_sde": "its noise would not be in checkpoints",
     "sde_sample_freq": "its noise would not be in checkpoints",
@@ -163,6 +164,8 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
+# Adam's first beta
+MOMENTUM = Number(0, 1, open_high=True, usual=(0.5, 0.99), scheduled=True, optional=True)
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
@@ -227,10 +230,16 @@ SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
-    "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True), "actor_loss_coef": ACTOR},
+    "A2C": ON_POLICY
+    | {
+        "rms_prop_eps": Number(0, 1, open_low=True),
+        "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
+    },
     "PPO": ON_POLICY
     | {
         "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
         "batch_size": BATCH,
         "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
@@ -241,6 +250,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "rms_prop_eps": Number(0, 1, open_low=True),
         "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
     },
     "RecurrentPPO": {
         **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "gae_lambda")},
@@ -308,6 +318,14 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Nature": ENCODER,
     "NaturePadded": ENCODER,
     "Impala": ENCODER | {"width": Number(1 / 16)},  # of 16 channels at least one is left
+    "XResNet": ENCODER
+    | {
+        "stages": Numbers(Number(1, 4096, whole=True), "[16, 32, 32]"),
+        "blocks": Number(0, 64, whole=True),
+        "separable": Flag(),
+        "squeeze": Flag(),
+        "self_attention": Flag(),
+    },
     "Mlp": {
         "hidden": Numbers(Number(1, 65_536, whole=True), "[64, 64]"),
         "activation": OneOf(("tanh", "relu", "silu")),

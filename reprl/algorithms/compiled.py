@@ -304,7 +304,7 @@ def collect(
         "n_rollout_steps": memory.buffer_size,
     }
     for n_steps in range(memory.buffer_size):
-        observations = algorithm._last_obs
+        observations: Any = algorithm._last_obs
         obs_tensor = on_device(observations, algorithm.device)
         choices, values = network.act(obs_tensor)  # (n_envs, n_actions), (n_envs,)
         chosen = torch.multinomial(choices.exp(), 1)  # (n_envs, 1)
@@ -339,7 +339,8 @@ def collect(
         algorithm._last_obs, algorithm._last_episode_starts = new_obs, dones  # type: ignore[assignment]
     memory.values[:] = torch.stack(all_values).cpu().numpy()
     memory.log_probs[:] = torch.stack(all_log_probs).cpu().numpy()
-    _, last_values = network.act(on_device(algorithm._last_obs, algorithm.device))
+    after: Any = algorithm._last_obs
+    _, last_values = network.act(on_device(after, algorithm.device))
     memory.compute_returns_and_advantage(last_values, algorithm._last_episode_starts)  # type: ignore[arg-type]
     memory.finish(algorithm._last_obs, algorithm._last_episode_starts, np.stack(all_rewards))  # type: ignore[arg-type]
     callback.update_locals(shared | {"values": last_values[:, None]})

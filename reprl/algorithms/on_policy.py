@@ -39,7 +39,12 @@ from reprl.algorithms.curiosity import Curiosity, CuriousObjective
 from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.health import Churn
-from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
+from reprl.algorithms.parameter_groups import (
+    keep_own_rates,
+    require_betas,
+    separate_mask,
+    set_momentum,
+)
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
 from reprl.algorithms.update import Losses, MinibatchLoss, Objective, Update
 from reprl.auxiliary.base import OPTIONAL
@@ -113,6 +118,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         compile: bool = True,
         precision: str = FP32,
         actor_loss_coef: Any = 1.0,
+        momentum: Any = None,
         **kwargs: Any,
     ) -> None:
         if type(self).__init__ is OnPolicy.__init__:
@@ -141,6 +147,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             check("actor_loss_coef", actor_loss_coef)
         elif actor_loss_coef != 1.0:
             raise UserError(f"{type(self).__name__} has no actor_loss_coef: its loss is another.")
+        if "momentum" in allowed:
+            check("momentum", momentum)
+        elif momentum is not None:
+            raise UserError(f"{type(self).__name__} has no momentum that can be set.")
+        self.momentum = momentum
         self.actor_loss_weight = actor_loss_coef
         self.actor_loss_coef = weight_at(actor_loss_coef, 1.0)
         self.instrument_every = self.looks if instrument_every is None else instrument_every
@@ -207,6 +218,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             frames: Any = self.rollout_buffer
             frames.gap = int(getattr(self.env, "gap", 1))
             frames.channels = frame_channels(self.observation_space)
+        if self.momentum is not None:
+            require_betas(self.policy.optimizer)
         separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
@@ -358,6 +371,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         return {
             # older checkpoints have none of these
             **(actor if self.actor_loss_weight != 1.0 else {}),
+            **({} if self.momentum is None else {"momentum": self.momentum}),
             **({} if specs.intrinsic is None else {"intrinsic": specs.intrinsic}),
             "encoder": specs.encoder,
             "auxiliary": specs.auxiliary or None,
@@ -474,6 +488,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
         keep_own_rates(self.policy.optimizer)
+        if self.momentum is not None:
+            momentum = weight_at(self.momentum, self._current_progress_remaining, "momentum")
+            set_momentum(self.policy.optimizer, momentum)
+            self.logger.record("train/momentum", momentum)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
         self._begin_update()
@@ -580,9 +598,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         return [*names, "auxiliary", *(["curiosity"] if self.curiosity else [])], variables
 
 
-def weight_at(coefficient: Any, progress_remaining: float) -> float:
+def weight_at(coefficient: Any, progress_remaining: float, name: str = "actor_loss_coef") -> float:
     """A weight that is a number or a schedule's spec, at this point of training."""
-    return float(schedule(coefficient, name="actor_loss_coef")(progress_remaining))
+    return float(schedule(coefficient, name=name)(progress_remaining))
 
 
 class UpdateMetrics:

@@ -38,7 +38,7 @@ FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
     *("double", "dueling", "prioritized"),
 )
-PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
+PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala", "XResNet")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 

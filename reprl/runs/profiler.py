@@ -67,6 +67,7 @@ class Profiler(BaseCallback):
 
     def _begin(self) -> None:
         self.recorded = 0
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would say that it starts and stops
         self.before = dict(self._timings())
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.model.device.type == "cuda":
@@ -107,6 +108,7 @@ def where_a_second_goes(
     rows = {"games": spent["env"], "rollout: policy and memory": spent["forward"], **spans}
     rows["update: the rest"] = max(0.0, spent["update"] - sum(spans.values()))
     rows["everything else"] = max(0.0, seconds - sum(rows.values()))
-    title = f"where a second goes ({updates} updates in {seconds:.1f} s)"
+    recorded = f"{updates} update{'' if updates == 1 else 's'}"
+    title = f"where a second goes ({recorded} in {seconds:.1f} s)"
     lines = [f"{name:<34}{1000 * part / seconds:7.0f} ms" for name, part in rows.items()]
     return "\n".join([title, *lines])

@@ -13,7 +13,7 @@ from tests.runs import same_runs
 from tests.toys.pool import install
 
 RUN = [
-    *("env=procgen", "encoder=nature", "attention=conv", "auxiliary=drac", "threads=1"),
+    *("env=procgen", "encoder=nature_padded", "attention=conv", "auxiliary=drac", "threads=1"),
     *("env.n_envs=2", "env.levels=3", "algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1"),
     *("total_steps=64", "checkpoint.every=32", "checkpoint.keep=9", "log.every=32", "media=0"),
     *("eval.every=64", "eval.episodes=1", "progress=off", "device=cpu"),
@@ -42,7 +42,7 @@ def test_a_run_on_levels_lives_like_one_on_a_console(
     assert (run / "attention" / "unseen.png").is_file()
     assert main(["report", str(run.parent), f"out={tmp_path / 'report'}"]) == 0
     scores = (tmp_path / "report" / "run_scores.csv").read_text()
-    assert "procgen-coinrun_levels_3-ppo-nature-conv-drac" in scores
+    assert "procgen-coinrun_levels_3-ppo-nature_padded-conv-drac" in scores
     capsys.readouterr()
     says, name = Commands(capsys), str(run)
     says.refuse(["evaluate", name, "twin=true"], "twin=true", "ALE's games", "procgen/coinrun")

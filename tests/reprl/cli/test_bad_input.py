@@ -38,6 +38,11 @@ profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
+algo.momentum=1 | algo.momentum=1
+encoder=xresnet encoder.stages=[0] | encoder.stages
+encoder=xresnet encoder.squeeze=2 | encoder.squeeze=2
+algo=a2c algo.momentum=0.9 | algo.momentum | algo.optimizer=adam
+algo.intrinsic=rnd | algo.intrinsic | intrinsic=
 algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
 algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[0.5,1e-4]]}} | .points | rise from 0 to 1
 algo.learning_rate={{kind:piecewise,points:3}} | algo.learning_rate.points=3
