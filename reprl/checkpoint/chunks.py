@@ -49,17 +49,18 @@ class Rows(Protocol):
 
 
 class Written:
-    """Which chunks of some rows a folder holds already, so that none is written twice."""
+    """Which chunks of some rows were written already, so that none is written twice.
+
+    Their names hold their checksums: a file of that name, in whatever folder, is that chunk.
+    """
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
-        self.chunks: list[dict[str, Any]] = []
+        self.chunks: list[dict[str, Any]] = []  # the newest ones, whatever folder they are in
 
     def append(self, folder: Path, data: Rows) -> dict[str, Any]:
         """Write the rows that the folder does not have; what a checkpoint must name."""
         place = folder / FOLDER
-        known = self.chunks if self.folder == folder.resolve() else []
-        known = [c for c in known if data.oldest < c["end"] <= data.added]
+        known = [c for c in self.chunks if data.oldest < c["end"] <= data.added]
         known = [c for c in known if (place / c["file"]).is_file()]
         torn = any(a["end"] != b["begin"] for a, b in pairwise(known))
         if torn or (known and known[0]["begin"] > data.oldest):
@@ -74,7 +75,7 @@ class Written:
             known.append(_write(place, first, end, data.rows(first, end)))
         if begin < data.added:
             _sync(place)
-        self.folder, self.chunks = folder.resolve(), known
+        self.chunks = known
         return {"added": data.added, "chunks": list(known)}
 
     def load(self, folder: Path, record: dict[str, Any], data: Rows) -> None:
@@ -83,7 +84,7 @@ class Written:
         for chunk in chunks:
             data.load_rows(int(chunk["begin"]), read_chunk(folder / FOLDER, chunk))
         data.stand_at(int(record["added"]))
-        self.folder, self.chunks = folder.resolve(), chunks
+        self.chunks = chunks
 
 
 def read_chunk(place: Path, chunk: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -171,6 +171,12 @@ def test_only_new_rows_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again = fresh(buffer)
     Written().load(tmp_path, third, again)
     assert equal(drawn(again, 0), drawn(buffer, 0))
+    (tmp_path / FOLDER).rename(tmp_path / "moved")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "moved").rename(tmp_path / "b" / FOLDER)
+    more(buffer, 1)
+    moved = written.append(tmp_path / "b", buffer)  # the folder was renamed
+    assert [c["begin"] for c in moved["chunks"]][-1] == 32
     elsewhere = Written().append(tmp_path, again)
     assert elsewhere["chunks"][0]["begin"] == again.oldest  # another writer knows of nothing
 
