@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reprl.config.overrides import flatten
+from reprl.envs.defaults import DEFAULT_GAME
 from reprl.naming import completed
 
 if TYPE_CHECKING:
@@ -89,13 +90,16 @@ def of_one_game(
     """The runs of the game most of them are evaluated on: points of games have no common scale.
 
     Where none is evaluated, or equally many are, the game that most of them play is reported.
-    Tables know the folder they were read from, `attrs["folder"]`; other games' tables are dropped.
+    Tables know the folder they were read from, `attrs["folder"]`, and the game of a model without a
+    run, `attrs["game"]`; other games' tables are dropped.
     """
-    games = [run.game for run in runs]
+    frames = tables.get("episodes", [])
+    loose = _loose(runs, frames)
+    games = [*(run.game for run in runs), *loose]
     if len(set(games)) < 2:
         return runs
-    played = {Path(frame.attrs["folder"]).resolve() for frame in tables.get("episodes", [])}
-    evaluated = [run.game for run in runs if run.path.resolve() in played]
+    played = {Path(frame.attrs["folder"]).resolve() for frame in frames}
+    evaluated = [*(run.game for run in runs if run.path.resolve() in played), *loose]
     chosen = max(dict.fromkeys(games), key=lambda game: (evaluated.count(game), games.count(game)))
     others = ", ".join(sorted(set(games) - {chosen}))
     warnings.append(
@@ -105,7 +109,8 @@ def of_one_game(
     for kind, frames in tables.items():
         tables[kind] = []
         for frame in frames:
-            around = _games_at(frame.attrs["folder"], runs)
+            own = frame.attrs.get("game")
+            around = {own} if own else _games_at(frame.attrs["folder"], runs)
             if around <= {chosen}:
                 tables[kind].append(frame)
             elif len(around) > 1:
@@ -114,6 +119,21 @@ def of_one_game(
                     "can say whose these players are: left out (keep each game in its own folder)."
                 )
     return [run for run in runs if run.game == chosen]
+
+
+def reported_game(runs: list[Run], episodes: list[pd.DataFrame]) -> str:
+    """The game of what `of_one_game` has left."""
+    return next(iter([*(run.game for run in runs), *_loose(runs, episodes)]), DEFAULT_GAME)
+
+
+def _loose(runs: list[Run], episodes: list[pd.DataFrame]) -> list[str]:
+    """The games of models that have no run, one entry for each table of them."""
+    homes = {run.path.resolve() for run in runs}
+    return [
+        frame.attrs["game"]
+        for frame in episodes
+        if frame.attrs.get("game") and Path(frame.attrs["folder"]).resolve() not in homes
+    ]
 
 
 def _games_at(folder: Path, runs: list[Run]) -> set[str]:

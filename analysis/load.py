@@ -18,7 +18,7 @@ import yaml
 from reprl import guard
 from reprl.analysis.coverage import notes
 from reprl.analysis.gap import SCALE
-from reprl.analysis.grouping import distinguish, of_one_game
+from reprl.analysis.grouping import distinguish, of_one_game, reported_game
 from reprl.analysis.random_play import with_measured
 from reprl.analysis.several_games import over_games
 from reprl.analysis.tidy import one_protocol, read_table, tidy_episodes
@@ -27,6 +27,7 @@ from reprl.envs.games import Game, known_games
 from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.naming import is_baseline, method_name, variant_label
+from reprl.runs.places import game_at
 from reprl.schema import FILES, MEASURED, is_open
 from reprl.settings import SCORE_SCALE
 from reprl.tables import read_numbers
@@ -86,6 +87,7 @@ class Results:
     interventions: pd.DataFrame = field(default_factory=pd.DataFrame)
     breaking: pd.DataFrame = field(default_factory=pd.DataFrame)
     several: pd.DataFrame = field(default_factory=pd.DataFrame)  # methods over several games
+    game: str = DEFAULT_GAME  # the one that is reported in full
 
 
 def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Results:
@@ -124,10 +126,10 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
     runs = of_one_game(runs, tables, warnings)
     episodes = tidy_episodes(_concat(tables["episodes"]), warnings)
     count = len(episodes)
-    game = runs[0].game if runs else DEFAULT_GAME
+    game = reported_game(runs, tables["episodes"])
     if random_play:
         episodes = with_measured(episodes, game)
-    episodes[SCALE] = runs[0].score_scale if runs else known_games()[game].score_scale
+    episodes[SCALE] = runs[0].score_scale if runs else known_games().get(game, Game).score_scale
     distinguish(runs, warnings)
     names_of = {run.name: run.method for run in runs}
     twin = one_protocol(_concat(tables["twin"]), warnings, "twin evaluations")
@@ -142,7 +144,7 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
             frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
     warnings += notes(frames[0])
     results = Results(runs, episodes, twin, warnings=warnings, folders=roots, games=count, **looks)
-    results.several = several
+    results.several, results.game = several, game
     return results
 
 
@@ -185,7 +187,14 @@ def _read_folder(
                 if kind == "episodes" and own.any() and "method" not in run.record:
                     run.method = str(table.loc[own, "method"].iloc[-1])
             table.attrs["folder"] = folder
+            table.attrs["game"] = run.game if run is not None else _game_beside(folder)
             tables[kind].append(table)
+
+
+def _game_beside(folder: Path) -> str | None:
+    """The game in a folder without a run, where it was written down: a model's, its baselines'."""
+    home = folder.parent if folder.name == "baselines" else folder
+    return None if (home / "config.yaml").is_file() else game_at(home)
 
 
 def _read_run(folder: Path, warnings: list[str]) -> Run:

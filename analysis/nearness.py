@@ -23,6 +23,7 @@ SHIFTS = ("screen_shifted",)
 # augmentation -> names of variants, or whole families, that it resembles
 NEAR: dict[str, tuple[str, ...]] = {
     "gray_boxes": BOXES,
+    "moving_boxes": BOXES,
     "shift_gray_boxes": (*BOXES, *SHIFTS),
     "boxes_lines": (*BOXES, *LINES),
     "lines": LINES,

@@ -43,12 +43,12 @@ from reprl.analysis.overview import matrix, overview, profiles, row_order, where
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.palette import css as colours
 from reprl.analysis.plots import save_figures
+from reprl.analysis.rating import rating_table
 from reprl.analysis.several_games import games_table
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
 from reprl.analysis.thumbnails import thumbnails
 from reprl.disk import not_written, write_atomically
-from reprl.envs.defaults import DEFAULT_GAME
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
 from reprl.escaping import spreadsheet
@@ -140,7 +140,7 @@ def compose(
     tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
-    game = results.runs[0].game if results.runs else DEFAULT_GAME
+    game = results.game
     data["taken"] = jsonable(representation.taken_away(results.probes, table, _tracked(game)))
     data["tracked"] = _tracked(game) or ""
     grid: dict[str, Any] = {"methods": [], "cells": []}
@@ -259,6 +259,7 @@ def _tables(
         representation.interventions_table(results.interventions),
         representation.breaking_table(results.breaking),
         curriculum_table(results.runs),
+        rating_table(episodes),
         games_table(results.several),
         ablation_table(results),
         settings_table(results.runs),
@@ -284,11 +285,7 @@ def _tables(
 
 
 def _looks(results: Results, attention: pd.DataFrame) -> dict[str, dict[str, str]]:
-    return where_it_looks(attention, _tracked(_game_of(results)))
-
-
-def _game_of(results: Results) -> str:
-    return results.runs[0].game if results.runs else DEFAULT_GAME
+    return where_it_looks(attention, _tracked(results.game))
 
 
 def _tracked(game: str) -> str | None:
@@ -301,7 +298,7 @@ def _tracked(game: str) -> str | None:
 
 def _best(results: Results, table: Played | None, found: Finding, attention: pd.DataFrame) -> str:
     seen = _looks(results, attention).get(found.best or "", {})
-    return best_in_words(table, found.best, seen, _tracked(_game_of(results)))
+    return best_in_words(table, found.best, seen, _tracked(results.game))
 
 
 def _headlines(

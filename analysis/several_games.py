@@ -1,8 +1,9 @@
 """Methods over several games, whose points have no common scale: by one fixed normalisation.
 
 runs and games of all folders, before a report keeps one game -> **one row a method and game, and
-their mean**. A normalised score is (score - random) / (human - random), with the constants below
-for every report, so that two reports agree; a game without them stands apart.
+their mean**. A normalised score of an ALE game is (score - random) / (human - random), one of
+Procgen's (score - least) / (most - least), with published constants for every report, so that two
+reports agree; a game without them stands apart, and each benchmark has a mean of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.tables import Column, Table
-from reprl.naming import is_baseline, variant_label
+from reprl.envs.defaults import LATER, PROCGEN
+from reprl.envs.procgen_names import score_range
+from reprl.naming import game_word, is_baseline, variant_label
 from reprl.schema import CLEAN
 
 if TYPE_CHECKING:
     from reprl.analysis.load import Run
 
+EASY = LATER["distribution"]
 MEAN = "mean over games"
+MEANS = {False: "mean over ALE games", True: "mean over Procgen games"}  # where both are there
 # (random, human) as Wang et al. (2016, arXiv 1511.06581) and Atari 100k use them
 REFERENCES: Mapping[str, tuple[float, float]] = {
     "alien": (227.8, 7127.7),
@@ -72,8 +77,8 @@ def over_games(runs: Sequence[Run], episodes: Sequence[pd.DataFrame]) -> pd.Data
             means = scores.groupby(labels).mean()
             rows.append(
                 {
-                    "method": _without_game(run.method, run.game),
-                    "game": run.game,
+                    "method": run.method.removeprefix(f"{game_word(run.config.get('env'))}-"),
+                    "game": _called(run),
                     "seed": run.seed,
                     "clean": means.get(CLEAN, np.nan),
                     "variants": means.drop(CLEAN, errors="ignore").mean(),
@@ -88,40 +93,58 @@ def over_games(runs: Sequence[Run], episodes: Sequence[pd.DataFrame]) -> pd.Data
     for score in ("clean", "variants"):
         pairs = zip(found["game"], found[score], strict=True)
         found[f"{score}_share"] = [normalised(game, value) for game, value in pairs]
-    shares = found.groupby("method", sort=False)[["clean_share", "variants_share"]].mean()
-    means_ = shares.reset_index().assign(game=MEAN, clean=np.nan, variants=np.nan)
-    means_["n_seeds"] = found.groupby("method", sort=False)["n_seeds"].min().to_numpy()
-    return pd.concat([found, means_], ignore_index=True)[list(COLUMNS)]
+    benchmarks = found["game"].str.startswith(PROCGEN)
+    parts = [found]
+    for procgen, part in found.groupby(benchmarks):
+        groups = part.groupby("method", sort=False)
+        means = groups[["clean_share", "variants_share"]].mean()
+        means["n_seeds"] = groups["n_seeds"].min()
+        named = MEANS[bool(procgen)] if benchmarks.nunique() > 1 else MEAN
+        parts.append(means.reset_index().assign(game=named, clean=np.nan, variants=np.nan))
+    return pd.concat(parts, ignore_index=True)[list(COLUMNS)]
+
+
+def _called(run: Run) -> str:
+    """A run's game, with the distribution of Procgen's levels where it is not the usual one."""
+    env = run.config.get("env")
+    kind = env.get("distribution", EASY) if isinstance(env, Mapping) else EASY
+    return run.game if kind == EASY else f"{run.game} ({kind})"
 
 
 def normalised(game: str, score: float) -> float:
-    """(score - random) / (human - random), NaN where nobody has published these for a game."""
-    if game not in REFERENCES:
+    """The share between two published scores, NaN where nobody has published these for a game.
+
+    `game` is as the table calls it: `procgen/coinrun (hard)`.
+    """
+    if game.startswith(PROCGEN):
+        name, _, kind = game.partition(" ")
+        known = score_range(name, kind.strip("()") or EASY)
+    else:
+        known = REFERENCES.get(game)
+    if known is None:
         return float("nan")
-    random, human = REFERENCES[game]
-    return (score - random) / (human - random)
+    least, most = known
+    return (score - least) / (most - least)
 
 
 def games_table(frame: pd.DataFrame) -> Table:
     """The table of a report over several games."""
-    share = "(score - random) / (human - random)"
+    share = "(score - random) / (human - random); Procgen: (score - least) / (most - least)"
     columns = [
         Column("method", "Method"),
         Column("game", "Game"),
         Column("n_seeds", "Seeds", "count"),
         Column("clean", "Clean", "score"),
         Column("variants", "Mean of the variants", "score"),
-        Column("clean_share", "Clean, of a human", "two", help=share),
-        Column("variants_share", "Variants, of a human", "two", help=share),
+        Column("clean_share", "Clean, normalised", "two", help=share),
+        Column("variants_share", "Variants, normalised", "two", help=share),
     ]
     note = (
-        "Points of games have no common scale: shares are (score - random) / (human - random) with "
-        "published constants, the same in every report; the mean is over the games that have them. "
-        "Everything else on this page is of one game."
+        "Points of games have no common scale: normalised scores are (score - random) / (human - "
+        "random) in ALE's games and (score - least) / (most - least) in Procgen's (Cobbe et al.), "
+        "with published constants, the same in every report; a mean is over the games that have "
+        "them. Of Procgen's games clean means the levels of training, and the variant is unseen "
+        "levels: the difference is the generalization gap. Everything else on this page is of one "
+        "game."
     )
     return Table("games", "Several games, by one normalisation", columns, frame, note)
-
-
-def _without_game(method: str, game: str) -> str:
-    """A method as it is called in every game: pong-ppo-nature is ppo-nature."""
-    return method.removeprefix(f"{game.rpartition(':')[2].lower()}-")

@@ -39,13 +39,14 @@ SIZES = (8, 64, 256)  # environments over which the cost of a step should stay t
 ROWS: dict[str, tuple[str, str, str | None, float | None]] = {
     "sb3_ppo": ("PPO", "stock SB3, its best set-up", None, None),
     "envpool": ("PPO", "EnvPool loop in one file", "sb3_ppo", None),
-    "ppo_1": ("PPO", "reprl, 1 rank", "sb3_ppo", None),
+    "ppo_core": ("PPO", "reprl, 1 rank on one core", "sb3_ppo", None),
+    "ppo_1": ("PPO", "reprl, 1 rank on {n} cores", "sb3_ppo", None),
     "ppo_n": ("PPO", "reprl, {n} ranks", "sb3_ppo", 2.0),
     "ppo_1_bf16": ("PPO", "reprl, 1 rank, bf16", "sb3_ppo", None),
     "ppo_n_bf16": ("PPO", "reprl, {n} ranks, bf16", "sb3_ppo", 2.7),
     "mask_n": ("PPO", "reprl, {n} ranks, 7x7 mask + three losses + shift", "sb3_ppo", 1.2),
     "sb3_a2c": ("A2C", "stock SB3, its best set-up", None, None),
-    "a2c_1": ("A2C", "reprl, 1 rank", "sb3_a2c", None),
+    "a2c_1": ("A2C", "reprl, 1 rank on {n} cores", "sb3_a2c", None),
     "a2c_n": ("A2C", "reprl, {n} ranks", "sb3_a2c", 2.0),
     "a2c_n_bf16": ("A2C", "reprl, {n} ranks, bf16", "sb3_a2c", None),
 }
@@ -53,8 +54,9 @@ GAMES = {  # environments alone: no network
     "games_envpool": ("EnvPool, {n} threads, 32 environments", None),
     "games_n": ("reprl, {n} processes, 32 environments, variants drawn", "games_envpool"),
 }
-PAIRS = (
-    ("ppo_n", "ppo_1", "{n} ranks against 1, PPO", 1.8),
+PAIRS: tuple[tuple[str, str, str, float | None], ...] = (
+    ("ppo_n", "ppo_core", "{n} ranks against one on one core, PPO", 1.8),
+    ("ppo_n", "ppo_1", "{n} ranks against one on {n} cores, PPO", None),
     ("ppo_n", "envpool", "{n} ranks against the EnvPool loop", 1.3),
 )
 MASK = [
@@ -143,7 +145,7 @@ class Bench:
                 *("eval.every=0", "checkpoint.every=1_000_000", f"run_dir={run}", *more),
                 *self.size.more,
             ]
-            if ranks == 1:
+            if ranks == 1 and "threads=1" not in more:
                 command.append("env.workers=auto")
             found = watch(command, run / "metrics.csv")
         if algo == "ppo" and ranks > 1 and not more:
@@ -203,6 +205,7 @@ class Bench:
                 bf16 = ["precision=bf16"]
                 found[f"{algo}_1_bf16"] = lambda a=algo, p=bf16: self.ours(a, 1, p)
                 found[f"{algo}_n_bf16"] = lambda a=algo, p=bf16: self.ours(a, n, p)
+        found["ppo_core"] = lambda: self.ours("ppo", 1, ["threads=1"])
         found["mask_n"] = lambda: self.ours("ppo", n, MASK)
         if find_spec("envpool") is None:
             print("EnvPool is not installed (pip install 'reprl[bench]'): left out.")
@@ -288,7 +291,8 @@ def text_of(record: dict[str, Any]) -> str:
             row(algo, name, title, other, least)
     for name, other, title, least in PAIRS:
         if (found := ratio(record, name, other)) is not None:
-            rows.append(["", title.format(n=n), "", "", f"**{found:.2f}**", f"{least:g}"])
+            aim = "" if least is None else f"{least:g}"
+            rows.append(["", title.format(n=n), "", "", f"**{found:.2f}**", aim])
     for name, (title, other) in GAMES.items():
         if name in rates:
             row("games alone", name, title, other, None if other is None else 1.0)

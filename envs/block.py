@@ -35,6 +35,7 @@ class Arrays:
     raw_rewards: np.ndarray  # (n,) float32
     lives: np.ndarray  # (n,) int32
     dones: np.ndarray  # (n,) bool
+    strengths: np.ndarray  # (n,) float32: how far a stick is pushed, for continuous actions
 
     @classmethod
     def over(cls, memory: Any, n: int, settings: EnvSettings) -> Arrays:
@@ -62,6 +63,7 @@ class Arrays:
             ((n,), np.float32),
             ((n,), np.int32),
             ((n,), np.bool_),
+            ((n,), np.float32),
         ]
 
 
@@ -105,6 +107,8 @@ class Block:
                 arrays.rewards[row] = arrays.raw_rewards[row] = 0.0
                 arrays.dones[row] = False
                 continue
+            if emulator.settings.continuous:
+                emulator.strength = float(arrays.strengths[row])
             reward, done, info = emulator.step(action)
             arrays.rewards[row] = reward
             arrays.raw_rewards[row] = info["raw_reward"]

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.defaults import GYMNASIUM, LATER, PROCGEN
 from reprl.envs.games import canonical
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings
 from reprl.envs.observation import check_observation
+from reprl.envs.procgen_names import check_levels
 from reprl.errors import UserError
 from reprl.settings import ENV, REWARD, REWARDS
 from reprl.validation import checker, choice
@@ -19,15 +20,21 @@ from reprl.validation import checker, choice
 def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) -> EnvSettings:
     """An environment's settings: the game by its own name, each number within its limits."""
     game_of(game)  # refuses one that is not there
-    check = checker(ENV)
+    name, check = canonical(game), checker(ENV)
     numbers = {key: check(key, value) for key, value in numbers.items()}
     found = EnvSettings(
-        game=canonical(game),
+        game=name,
         training=bool(training),
-        reward=reward_mode(reward, training and not canonical(game).startswith(GYMNASIUM)),
+        reward=reward_mode(reward, training and not name.startswith((GYMNASIUM, PROCGEN))),
         **numbers | {"sticky": float(numbers["sticky"])},
     )
     check_observation(found, game_of(game))
+    if name.startswith(PROCGEN):
+        check_levels(found)
+    else:
+        for key in ("levels", "start_level", "distribution"):
+            if (value := getattr(found, key)) != LATER[key]:
+                raise UserError(f"{key}={value} is Procgen's: {name} has no such thing.")
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 DEFAULT_GAME = "breakout"
 GYMNASIUM = "gymnasium/"  # begins the names of games that are environments of gymnasium
+PROCGEN = "procgen/"  # begins the names of Procgen's games
 CLEAN = "original"  # the unchanged game, which every gap is measured from
 
 # Settings that came later, with what an environment does without them: files of older versions do
@@ -21,6 +22,10 @@ LATER: Mapping[str, Any] = MappingProxyType(
         "shifted": 0,
         "gray": True,
         "skip": 4,
+        "levels": 200,
+        "start_level": 0,
+        "distribution": "easy",
+        "continuous": False,
     }
 )
 TRUTH_NOISE = ("missed", "mislabelled", "shifted")

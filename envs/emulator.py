@@ -20,6 +20,7 @@ from reprl import guard
 from reprl.envs.background import memory_of
 from reprl.envs.defaults import without_later
 from reprl.envs.games import game, no_truth
+from reprl.envs.joystick import joystick_actions
 from reprl.envs.machine import AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
 from reprl.envs.observation import channels_of, view_of
@@ -52,6 +53,9 @@ class Emulator:
         self.machine = AleMachine(self.ale)
         self.actions = list(self.ale.getMinimalActionSet())
         meanings = [a.name for a in self.actions]
+        if settings.continuous:
+            self.actions = joystick_actions(self.actions)
+        self.strength = 1.0  # of the next action, where actions are continuous
         self.fires = len(meanings) > 2 and meanings[1] == "FIRE"
 
         self.picture = Picture(settings.size, desk)
@@ -67,6 +71,7 @@ class Emulator:
         self.reseed(seed)
         self.noops: Callable[[], int] | None = None  # parity tests dictate the starts
         self._lives = self._sticky_action = self._length = 0
+        self._sticky_strength = 1.0
         self._score = 0.0
         self._ends = (False, False)
         self._started = time.time()
@@ -127,6 +132,7 @@ class Emulator:
     def play(self, action: int) -> tuple[float, bool, dict[str, Any]]:
         """Play one action; after an episode's end everything stands as it ended."""
         reward, life_lost = self._act(action)
+        self.strength = 1.0  # what begins a game, or the next life, is done in earnest
         if life_lost and not self.settings.training and not any(self._ends):
             # Full games: SB3's sequence after a life, without an episode's end. Points and a
             # game over inside it belong to this step.
@@ -188,7 +194,7 @@ class Emulator:
 
     def _restart(self) -> None:
         self._score, self._length = 0.0, 0
-        self._sticky_action = 0
+        self._sticky_action, self._sticky_strength = 0, 1.0
         self.machine.frame = 0
         self.ale.restoreState(self._fresh)
         if not self.settings.noop_max and not self.fires:
@@ -248,10 +254,10 @@ class Emulator:
 
     def _frame(self, action: int) -> None:
         if self.settings.sticky == 0.0 or self._sticky.random() >= self.settings.sticky:
-            self._sticky_action = action
+            self._sticky_action, self._sticky_strength = action, self.strength
         for effect in self._before:
             effect.before_frame(self.machine)
-        self._score += self.ale.act(self.actions[self._sticky_action])
+        self._score += self.ale.act(self.actions[self._sticky_action], self._sticky_strength)
         self._length += 1
         self.machine.frame += 1
         self._ends = (self.ale.game_over(with_truncation=False), self.ale.game_truncated())
@@ -323,6 +329,8 @@ class Emulator:
             meta["fresh"] = self.background.fresh
         if self._truth is not None:
             meta["truth"] = self._truth.bit_generator.state
+        if self.settings.continuous:
+            meta["strength"] = self._sticky_strength
         return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
 
     def restore(self, meta: dict[str, Any], blob: bytes) -> None:
@@ -344,6 +352,7 @@ class Emulator:
         self.game_seed = meta["game_seed"]
         self._lives = meta["lives"]
         self._sticky_action = meta["sticky_action"]
+        self._sticky_strength = float(meta.get("strength", 1.0))
         self._score, self._length = meta["score"], meta["length"]
         self.machine.frame = meta["frame"]
         self._ends = (bool(meta["ends"][0]), bool(meta["ends"][1]))

@@ -1,8 +1,8 @@
-"""Any gymnasium environment behind the same vector environment as ALE's games.
+"""Games that are gymnasium environments behind the same vector environment as ALE's games.
 
-`env=gymnasium env.id=CartPole-v1` -> **GymVecEnv** -> rollout, evaluation. Gymnasium environments
-cannot be saved, but they repeat themselves from a reset's seed and the actions since: a snapshot
-holds those, and a restore plays them again.
+`env=gymnasium env.id=CartPole-v1` or `env=procgen` -> **GymVecEnv** -> rollout, evaluation. Such
+environments cannot be saved, but they repeat themselves from a reset's seed and the actions since:
+a snapshot holds those, and a restore plays them again.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepReturn
 
-from reprl.envs.defaults import CLEAN
 from reprl.envs.games import game as game_of
-from reprl.envs.gymnasium_ids import action_names, is_picture, make_single, quiet, spaces_of
+from reprl.envs.games import no_truth
+from reprl.envs.gymnasium_ids import action_names, make_single, quiet, sees_pictures, spaces_of
 from reprl.envs.machine import EnvSettings
 from reprl.envs.objects import Objects
+from reprl.envs.observation import frame_channels
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError
@@ -33,12 +35,59 @@ from reprl.validation import whole
 MAGIC = b"reprl gymnasium snapshot 1\n"
 
 
+class Source(Protocol):
+    """Where single environments come from, and what is the same for all of them."""
+
+    stream: str  # the name of the stream that training's games are drawn from
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    action_names: list[str]
+
+    def make(self) -> gymnasium.Env[Any, Any]:
+        """One environment, not yet reset."""
+
+    def game_seed(self, seed: int, variant: Variant) -> int:
+        """What the environment's reset is given for the game of a seed."""
+
+    def shown(self, observation: Any) -> np.ndarray:
+        """An observation of it as a network takes it."""
+
+    def screen(self, shown: np.ndarray) -> np.ndarray:
+        """The same as a person would see it, (height, width, 3); UserError where it is none."""
+
+
+class GymnasiumSource:
+    """Environments of gymnasium, by the id in a game's name."""
+
+    stream = "gymnasium"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.observation_space, self.action_space = spaces_of(name)
+        self.action_names = action_names(name)
+        self._pictures = sees_pictures(name)
+
+    def make(self) -> gymnasium.Env[Any, Any]:
+        return make_single(self.name)
+
+    def game_seed(self, seed: int, variant: Variant) -> int:
+        return seed
+
+    def shown(self, observation: Any) -> np.ndarray:
+        array = np.asarray(observation)
+        return array.transpose(2, 0, 1) if self._pictures else array
+
+    def screen(self, shown: np.ndarray) -> np.ndarray:
+        raise UserError(f"{self.name} shows no pictures of ALE's: it cannot be filmed.")
+
+
 class _Single:
     """One environment, the game it plays and how it came to where it stands."""
 
-    def __init__(self, name: str, seed: int, number: int) -> None:
-        self.env = make_single(name)
-        self.picture = is_picture(self.env.observation_space)
+    def __init__(self, source: Source, variant: Variant, seed: int, number: int) -> None:
+        self.env = source.make()
+        self.source, self.own = source, variant
+        self.send = getattr(self.env, "send", None)  # of environments that play by themselves
         self.seed, self.number = seed, number
         self.games = 0  # begun so far
         self.queued: list[int] = []  # seeds of the next games
@@ -52,7 +101,8 @@ class _Single:
         if self.queued:
             drawn = self.queued.pop(0)
         else:
-            drawn = stream_seed(self.seed, "gymnasium", self.number, self.games)
+            drawn = stream_seed(self.seed, self.source.stream, self.number, self.games)
+            drawn = self.source.game_seed(drawn, self.own)
             self.games += 1
         return self.begin(drawn % 2**31)
 
@@ -61,18 +111,15 @@ class _Single:
         self.began = perf_counter()
         with quiet():
             observation, _ = self.env.reset(seed=game_seed)
-        return self.shown(observation)
+        return self.source.shown(observation)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool]:
         with quiet():
             observation, reward, terminated, truncated, _ = self.env.step(action)
         self.actions.append(action)
         self.score += float(reward)
-        return self.shown(observation), float(reward), bool(terminated), bool(truncated)
-
-    def shown(self, observation: Any) -> np.ndarray:
-        array = np.asarray(observation)
-        return array.transpose(2, 0, 1) if self.picture else array
+        seen = self.source.shown(observation)
+        return seen, float(reward), bool(terminated), bool(truncated)
 
     def state(self) -> dict[str, Any]:
         plain = [a.tolist() if isinstance(a, np.ndarray) else int(a) for a in self.actions]
@@ -85,25 +132,33 @@ class _Single:
 
 
 class GymVecEnv(VecEnv):
-    """Environments of gymnasium, played in this process; answers what `GameVecEnv` asks."""
+    """Environments of one source, played in this process; answers what `GameVecEnv` asks."""
 
-    def __init__(self, settings: EnvSettings, n_envs: int, seed: int, begin: int = 0) -> None:
+    def __init__(
+        self,
+        settings: EnvSettings,
+        source: Source,
+        variants: list[Variant],
+        seed: int,
+        begin: int = 0,
+    ) -> None:
+        n_envs = len(variants)
         self.settings = settings
         self.game = game_of(settings.game)
-        self.variants: list[Variant] = [find(CLEAN, None, settings.game)] * n_envs
+        self.variants = list(variants)  # of each environment
+        self.source = source
         self.seed_value = seed
         self.lost = False  # a restore found that the environments do not repeat themselves
         self._begin = begin
         self._reseed: int | None = None
         self._started = False
         self._pending: np.ndarray | None = None
-        observations, actions = spaces_of(settings.game)
-        self._envs = [_Single(settings.game, seed, begin + row) for row in range(n_envs)]
-        self.action_meanings = action_names(settings.game)
+        self._envs = [_Single(source, v, seed, begin + row) for row, v in enumerate(variants)]
+        self.action_meanings = source.action_names
         self.render_mode = None
-        super().__init__(n_envs, observations, actions)
-        shape = observations.shape or ()
-        self._seen = np.zeros((n_envs, *shape), observations.dtype)
+        super().__init__(n_envs, source.observation_space, source.action_space)
+        shape = source.observation_space.shape or ()
+        self._seen = np.zeros((n_envs, *shape), source.observation_space.dtype)
 
     # -- stepping ------------------------------------------------------------------------------
 
@@ -142,6 +197,9 @@ class GymVecEnv(VecEnv):
         rewards = np.zeros(self.num_envs, np.float32)
         dones = np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = []
+        for env, action in zip(self._envs, actions, strict=True):
+            if env.send is not None and self._moves(action):
+                env.send(int(action))  # all of them play at once
         for row, env in enumerate(self._envs):
             info: dict[str, Any] = {"lives": 0, "raw_reward": 0.0, "TimeLimit.truncated": False}
             infos.append(info)
@@ -180,20 +238,24 @@ class GymVecEnv(VecEnv):
     # -- what evaluation asks ------------------------------------------------------------------
 
     def objects(self) -> list[Objects]:
-        raise UserError(f"{self.settings.game} is no game whose objects are known.")
+        raise UserError(no_truth("objects()", self.settings.game))
+
+    @property
+    def channels(self) -> int:
+        """Channels of each frame of a stack."""
+        return frame_channels(self.observation_space)
 
     def frames(self) -> np.ndarray:
-        raise UserError(f"{self.settings.game} shows no pictures of ALE's: it cannot be filmed.")
+        return np.stack([self.frame(index) for index in range(self.num_envs)])
 
     def frame(self, index: int) -> np.ndarray:
-        return self.frames()[index]
+        return self.source.screen(self._seen[index])
 
     def queue(self, index: int, seed: int, variant: VariantSpec | None = None) -> None:
         """Make the next game of environment `index` this one; further calls line up behind."""
-        if variant is not None:
-            find(variant, None, self.settings.game)
-        row = whole("index", index, 0, self.num_envs - 1)
-        self._envs[row].queued.append(GAME_SEED.checked("seed", seed))
+        env = self._envs[whole("index", index, 0, self.num_envs - 1)]
+        meant = env.own if variant is None else find(variant, None, self.settings.game)
+        env.queued.append(self.source.game_seed(GAME_SEED.checked("seed", seed), meant))
 
     def restart(self, index: int) -> np.ndarray:
         """Begin the next game of one environment now; its observation."""
@@ -270,7 +332,10 @@ class GymVecEnv(VecEnv):
         self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None
     ) -> None:
         for i in self._get_indices(indices):
-            self._envs[i].env.set_wrapper_attr(attr_name, value)
+            if attr_name == "own":  # the variant of its games from the next on
+                self._envs[i].own = value
+            else:
+                self._envs[i].env.set_wrapper_attr(attr_name, value)
 
     def env_method(
         self,

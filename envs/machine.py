@@ -35,6 +35,10 @@ class EnvSettings:
     shifted: int = 0
     gray: bool = True  # otherwise a frame has three channels
     skip: int = 4  # frames an action lasts
+    levels: int = 200  # of Procgen: how many are for training, 0 is all,
+    start_level: int = 0  # the first of them
+    distribution: str = "easy"  # and how hard they are
+    continuous: bool = False  # actions are the radius, angle and fire of a stick
 
 
 # What an environment must share with training for an agent to see the same.

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from reprl.disk import not_written, replacing
-from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.defaults import DEFAULT_GAME, PROCGEN
+from reprl.envs.games import canonical, no_script
 from reprl.envs.games import game as game_of
-from reprl.envs.games import no_script
 from reprl.envs.machine import FPS
 from reprl.envs.variation import Variant, find, variants
 from reprl.envs.vector import make_vec_env
@@ -25,6 +25,7 @@ from reprl.errors import UserError
 MOMENT = 255  # steps into the game at which the sheet's pictures are taken
 _RAW, _VIEW = (160, 210), (210, 210)  # width, height of the two pictures of a panel
 _GAP, _LABEL, _HEADING, _COLUMNS = 14, 26, 42, 5
+_LEVELS = 6  # of each variant of a Procgen game
 _PAPER, _INK, _SOFT = (250, 250, 248), (25, 25, 28), (110, 110, 118)
 
 
@@ -75,10 +76,13 @@ def contact_sheet(
     game: str = DEFAULT_GAME,
 ) -> Path:
     """Write a PNG with every given variant, or all a game has, grouped by family."""
-    if game_of(game).scripted is None:
+    game = canonical(game)
+    if not game.startswith(PROCGEN) and game_of(game).scripted is None:
         raise UserError(no_script("preview", game))
     wanted = [find(spec, None, game) for spec in specs or variants(game)]
     _writable(path, (".png",))
+    if game.startswith(PROCGEN):
+        return _levels_sheet(path, wanted, seed, game)
     groups: dict[str, list[tuple[str, Image.Image]]] = {}
     for found in wanted:
         if severity is not None and found.severity is not None:
@@ -100,6 +104,30 @@ def contact_sheet(
     # 256 colours are enough for a sheet and make the file smaller.
     with replacing(path) as draft:
         sheet.quantize(256, dither=Image.Dither.NONE).save(draft, optimize=True)
+    return path
+
+
+def _levels_sheet(path: Path, wanted: Sequence[Variant], seed: int, game: str) -> Path:
+    """Some levels of each variant of a Procgen game in a row, as they begin."""
+    pictures: dict[str, np.ndarray] = {}
+    for variant in wanted:
+        env = make_vec_env(variant, n_envs=_LEVELS, seed=seed, training=False, game=game)
+        with closing(env):
+            for row in range(_LEVELS):
+                env.queue(row, seed + row)
+            env.reset()
+            pictures[variant.name] = env.frames()  # (6, side, side, 3)
+    side = next(iter(pictures.values())).shape[1]
+    width, height = _LEVELS * (side + _GAP) + _GAP, len(pictures) * (_HEADING + side + _GAP)
+    sheet = Image.new("RGB", (width, height), _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for k, (name, frames) in enumerate(pictures.items()):
+        y = k * (_HEADING + side + _GAP)
+        pen.text((_GAP, y + 12), f"{game} · {name}", _INK, ImageFont.load_default(24))
+        for column, frame in enumerate(frames):
+            sheet.paste(Image.fromarray(frame), (_GAP + column * (side + _GAP), y + _HEADING))
+    with replacing(path) as draft:
+        sheet.save(draft, optimize=True)
     return path
 
 

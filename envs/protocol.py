@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from gymnasium import spaces
 
 from reprl.envs.games.base import Game
 from reprl.envs.machine import EnvSettings
@@ -27,7 +28,8 @@ class GameVecEnv(Protocol):
     """
 
     num_envs: int
-    action_meanings: list[str]  # ALE's names, in order
+    action_meanings: list[str]  # ALE's names, in order; none of continuous actions
+    action_space: spaces.Space[Any]
     settings: EnvSettings
     game: Game
 
@@ -35,7 +37,7 @@ class GameVecEnv(Protocol):
         """Begin a game everywhere; observations (n, stack, size, size) uint8, newest frame last."""
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Start a step with actions (n,)."""
+        """Start a step with actions (n,), or (n, width) where they are continuous."""
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Finish it: observations, rewards (n,), dones (n,), infos."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,13 +19,16 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvStepRetu
 
 from reprl.envs.block import Arrays, Block
 from reprl.envs.checks import checked_settings, require_actions
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, PROCGEN
 from reprl.envs.games import game as game_of
-from reprl.envs.gymnasium_vector import GymVecEnv
+from reprl.envs.gymnasium_vector import GymnasiumSource, GymVecEnv, Source
+from reprl.envs.joystick import Joystick, joystick_space, require_sticks
 from reprl.envs.machine import EnvSettings, console
 from reprl.envs.objects import Objects
 from reprl.envs.observation import channels_of, observation_space
 from reprl.envs.processes import Workers
+from reprl.envs.procgen_levels import ProcgenSource
+from reprl.envs.procgen_names import SIZE, require_levels
 from reprl.envs.protocol import VariantSpec
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError
@@ -57,6 +61,10 @@ def make_vec_env(
     shifted: int = 0,
     gray: bool = True,
     skip: int = 4,
+    levels: int = 200,
+    start_level: int = 0,
+    distribution: str = "easy",
+    continuous: bool = False,
     share: tuple[int, int] = (0, 1),
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
@@ -69,7 +77,9 @@ def make_vec_env(
     `observation` shows the true objects alone: their pixels ("objects"), white boxes ("binary"), a
     gray for each class ("classes") or a channel for each ("planes"); `missed` and `mislabelled` are
     probabilities, `shifted` pixels of the console, by which that truth is wrong on purpose. With
-    `gray=False` a frame has three channels. `skip` is the number of frames an action lasts.
+    `gray=False` a frame has three channels. `skip` is the number of frames an action lasts. With
+    `continuous` actions are (n, 3): radius, angle and fire of a stick, as in ale-py.
+    `levels`, `start_level` and `distribution` are Procgen's: which levels are for training.
     `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
     n_envs = ENV["n_envs"].checked("n_envs", n_envs)
@@ -93,6 +103,10 @@ def make_vec_env(
         shifted=shifted,
         gray=gray,
         skip=skip,
+        levels=levels,
+        start_level=start_level,
+        distribution=distribution,
+        continuous=continuous,
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):
@@ -106,14 +120,29 @@ def make_vec_env(
     if n_envs % parts or not 0 <= part < parts:
         raise UserError(f"n_envs={n_envs} cannot be dealt out: share={share} of equal parts.")
     rows = range(part * n_envs // parts, (part + 1) * n_envs // parts)
-    if settings.game.startswith(GYMNASIUM):
-        if settings.sticky:
-            raise UserError(
-                f"sticky={settings.sticky} is ALE's: {settings.game} has no such thing."
-            )
+    played = [found[i % len(found)] for i in rows]
+    if settings.game.startswith((GYMNASIUM, PROCGEN)):
         # not one of ALE's, but it answers everything that runs and evaluation ask
-        return cast(AtariVecEnv, GymVecEnv(settings, len(rows), seed, rows[0]))
-    return AtariVecEnv(settings, [found[i % len(found)] for i in rows], seed, workers, rows[0])
+        return cast(AtariVecEnv, _of_gymnasium(settings, played, seed, rows[0]))
+    return AtariVecEnv(settings, played, seed, workers, rows[0])
+
+
+def _of_gymnasium(
+    settings: EnvSettings, variants: list[Variant], seed: int, begin: int
+) -> GymVecEnv:
+    alien = {"sticky": 0.0, "background": None, "gray": True, "skip": 4, "continuous": False}
+    for key, usual in alien.items():
+        if (value := getattr(settings, key)) != usual:
+            raise UserError(f"{key}={value} is ALE's: {settings.game} has no such thing.")
+    source: Source
+    if settings.game.startswith(PROCGEN):
+        settings = replace(settings, stack=1, gap=1, size=SIZE, noop_max=0)
+        source = ProcgenSource(settings)
+        for variant in variants:
+            require_levels(settings, variant)
+    else:
+        source = GymnasiumSource(settings.game)
+    return GymVecEnv(settings, source, variants, seed, begin)
 
 
 class AtariVecEnv(VecEnv):
@@ -143,12 +172,14 @@ class AtariVecEnv(VecEnv):
         else:
             self._arrays = self.workers.arrays
         self.num_envs = n
-        self.action_meanings = list(console(self.game.cartridge).actions)
+        meanings = list(console(self.game.cartridge).actions)
+        self.action_meanings = [] if settings.continuous else meanings
+        self._joystick = Joystick(meanings) if settings.continuous else None
         self.render_mode = "rgb_array"
         super().__init__(
             n,
             observation_space(settings),
-            spaces.Discrete(len(self.action_meanings)),
+            joystick_space() if settings.continuous else spaces.Discrete(len(meanings)),
         )
 
     # -- stepping ------------------------------------------------------------------------------
@@ -176,13 +207,17 @@ class AtariVecEnv(VecEnv):
         return self.observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Start a step; a negative action leaves that environment as it is."""
+        """Start a step; a negative action, or one that is no number, leaves its environment."""
         if not self._started:
             raise UserError("the environment was stepped before reset().")
         self._require_idle()
         actions = np.asarray(actions)
-        require_actions(actions, self.num_envs, self.action_meanings)
-        self._arrays.actions[:] = actions
+        if self._joystick is None:
+            require_actions(actions, self.num_envs, self.action_meanings)
+            self._arrays.actions[:] = actions
+        else:
+            require_sticks(actions, self.num_envs)
+            self._arrays.actions[:], self._arrays.strengths[:] = self._joystick(actions)
         if self.workers is not None:
             self.workers.start_step()
         self._stepping = True

@@ -32,6 +32,7 @@ BASES = {
     "attention": "reprl.encoders.masks:Mask",
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
     "augmentation": "reprl.augmentation.base:Augmentation",
+    "intrinsic": "reprl.intrinsic.base:IntrinsicReward",
     "callbacks": "stable_baselines3.common.callbacks:BaseCallback",
 }
 # what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
@@ -43,6 +44,10 @@ NOT_ARGUMENTS = {
     "encoder": ("freeze",),
     "attention": ("where", "resolution", "per_frame", "floor", "hard", "optimizer"),
 }  # read before the class is called
+
+
+# what an agent itself gives to a part that it builds
+SUPPLIED = {"encoder": ("observation_space",), "attention": ("channels", "size")}
 
 
 def names(group: str) -> list[str]:
@@ -67,20 +72,10 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if isinstance(spec, type):
         spec = {"_target_": spec}
     if not isinstance(spec, Mapping) and _is_part(group, spec):
-        from reprl.instances import arguments_of  # torch's kinds
-
-        part: Any = spec
-        if (given := arguments_of(part)) is not None:
-            spec = {"_target_": type(part), **given}
+        spec = _described(group, spec)
     if not isinstance(spec, Mapping):
         kind = type(spec).__name__  # a module's repr has many lines
-        hint = ""
-        if _is_part(group, spec):
-            hint = f": a checkpoint could not build it again, so give its class, {kind}, or"
-            hint += f" {{'_target_': {kind}, ...}} with its arguments"
-        raise UserError(
-            f"{group} must be a name, a class or a mapping with _target_, got {kind}{hint}."
-        )
+        raise UserError(f"{group} must be a name, a class or a mapping with _target_, got {kind}.")
     plain = {str(k): v for k, v in spec.items()}
     if "_target_" not in plain and isinstance(plain.get("name"), str):
         named = resolve(group, plain.pop("name"))  # a named part with some keys changed
@@ -90,6 +85,26 @@ def resolve(group: str, spec: Spec | None) -> dict[str, Any] | None:
     if "_target_" not in plain:
         raise UserError(f"{group}: a mapping needs _target_, got {', '.join(plain) or 'no keys'}.")
     return plain if plain["_target_"] else None
+
+
+def _described(group: str, part: Any) -> dict[str, Any]:
+    """The spec of a part that was given as an object, or a refusal."""
+    from reprl.instances import arguments_of, has_new_weights  # torch's kinds
+
+    supplied, kind = SUPPLIED.get(group, ()), type(part).__name__
+    if (given := arguments_of(part, supplied)) is not None:
+        return {"_target_": type(part), **given}
+    if supplied and has_new_weights(part):
+        raise UserError(
+            f"{group}: this {kind} was trained or loaded, and an agent draws its own weights: give "
+            f"the class, {kind}, or {{'_target_': {kind}, ...}}, and load weights into the policy "
+            "of the agent."
+        )
+    raise UserError(
+        f"{group} must be a name, a class or a mapping with _target_, got {kind}: a checkpoint "
+        f"could not build it again, so give its class, {kind}, or {{'_target_': {kind}, ...}} "
+        "with its arguments as numbers, text, lists and mappings."
+    )
 
 
 def _is_part(group: str, thing: Any) -> bool:
@@ -195,6 +210,7 @@ class Specs:
     auxiliary: dict[str, dict[str, Any]] = field(default_factory=dict)  # name -> spec
     augmentation: dict[str, Any] | None = None
     use: str = "rad"  # the training batch is augmented, or only the losses' views are
+    intrinsic: dict[str, Any] | None = None
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -206,6 +222,7 @@ def agent_specs(
     attention: Spec | None = None,
     auxiliary: Auxiliary = None,
     augmentation: Spec | None = None,
+    intrinsic: Spec | None = None,
 ) -> Specs:
     """Look names up and refuse what could not be built again from a checkpoint."""
     encoder_spec = resolve("encoder", encoder)
@@ -225,7 +242,8 @@ def agent_specs(
                 "augmentation use=views serves auxiliary losses, but auxiliary is none: "
                 "set use=rad or choose an auxiliary loss."
             )
-    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use)
+    paid = resolve("intrinsic", intrinsic)
+    specs = Specs(encoder_spec, auxiliary_specs, augmentation_spec, use, paid)
     _require_plain(specs)
     return specs
 

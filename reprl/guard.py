@@ -25,6 +25,7 @@ FOLDERS = (
     "evaluation",
     "logs",
     "recording",
+    "replay",
     "tensorboard",
     "wandb",
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from reprl.envs.defaults import LATER, TRUTH_NOISE
+from reprl.envs.defaults import DEFAULT_GAME, GYMNASIUM, LATER, PROCGEN, TRUTH_NOISE
 from reprl.schema import CLEAN, PARTS
 
 PERSON = "person"  # the method of games that people played
@@ -149,9 +149,18 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     names["encoder"] += "".join(f"_{word}" for word in _seen_otherwise(config))
+    if (paid := intrinsic_of(config)) != "none":
+        names["algo"] += f"_{paid}"
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
+
+
+def intrinsic_of(config: Mapping[str, Any]) -> str:
+    """What a run's intrinsic reward is called, `none` without one."""
+    choices = config.get("choices")
+    chosen = choices.get("intrinsic") if isinstance(choices, Mapping) else None
+    return part_name(chosen) if chosen else spec_name("intrinsic", config.get("intrinsic"))
 
 
 def _seen_otherwise(config: Mapping[str, Any]) -> list[str]:
@@ -178,9 +187,31 @@ def encoder_name(name: str, spec: Any) -> str:
     return f"{name}_frozen" if frozen else name
 
 
+def game_word(env: Any) -> str:
+    """The game of a run's `env` section as names of methods begin with it.
+
+    Agents of Procgen that were trained on other levels than usual are other methods.
+    """
+    known = {**LATER, **env} if isinstance(env, Mapping) else dict(LATER)
+    game = str(known.get("game", DEFAULT_GAME))
+    word = game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
+    if not game.startswith(PROCGEN):
+        return word
+    if known["distribution"] != LATER["distribution"]:
+        word += f"_{known['distribution']}"
+    words = {"levels": "levels", "start_level": "from"}
+    return word + "".join(f"_{w}_{known[k]}" for k, w in words.items() if known[k] != LATER[k])
+
+
 def method_of(parts: Mapping[str, str]) -> str:
     """What distinguishes an agent from others, in one word: ppo-nature-conv-curl-cutout."""
     return "-".join(parts[p] for p in PARTS if parts.get(p, "none") != "none")
+
+
+def in_game(method: str, env: Any) -> str:
+    """A method as it is called in an `env` section's game: other than Breakout, it comes first."""
+    word = game_word(env)
+    return method if word == DEFAULT_GAME else f"{word}-{method}"
 
 
 def method_name(config: Mapping[str, Any]) -> str:
@@ -202,7 +233,8 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
     frozen = isinstance(encoder, Mapping) and encoder.get("freeze") is True
-    if fed != "frames" or frozen or _seen_otherwise(config):
+    paid = intrinsic_of(config) != "none"
+    if fed != "frames" or frozen or paid or _seen_otherwise(config):
         return False
     return not extras and trained_variants(config) == [CLEAN]
 
@@ -216,7 +248,7 @@ def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int 
 # Runs of an older version and of this one are compared, continued and named by what they compute.
 GAINED: dict[str, dict[str, Any]] = {
     "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0, "freeze": False},
-    "algo": {"actor_loss_coef": 1.0},
+    "algo": {"actor_loss_coef": 1.0, "momentum": None},
     "attention": {"opening": None, "hard": None, "optimizer": None},
 }
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
+from reprl.transfer import on_device
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes of play have this size, so an action does not depend on who else is playing.
@@ -92,6 +93,24 @@ def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
     return last_layers(policy, actor, critic)
 
 
+def critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
+    """The features (B, F) that the value is read from, which may be an extractor's of its own."""
+    shared = policy.share_features_extractor
+    extractor = policy.features_extractor if shared else policy.vf_features_extractor
+    features: Tensor = extractor(inputs)
+    return features
+
+
+def critic_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
+    """What the last layer of the value is given of those features: (B, critic_width)."""
+    return policy.mlp_extractor.forward_critic(features)
+
+
+def critic_width(policy: ActorCriticPolicy) -> int:
+    """How many numbers `critic_latent` gives."""
+    return int(policy.mlp_extractor.latent_dim_vf)
+
+
 def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, n_actions) of discrete actions and values (B,)."""
     log_probs = torch.log_softmax(policy.action_net(actor), dim=-1)
@@ -113,6 +132,14 @@ def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOut
     values = policy.value_net(critic).flatten()
     log_probs = getattr(distribution.distribution, "logits", None)
     return PolicyOutput(values, features, encoding, log_probs, distribution)
+
+
+def q_forward(network: Any, observations: Tensor) -> PolicyOutput:
+    """Features of observations in SB3's Q-networks, bit for bit; values are left to the network."""
+    inputs, extractor = as_input(network, observations), network.features_extractor
+    encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
+    features = extractor(inputs) if encoding is None else encoding.features
+    return PolicyOutput(features.new_zeros(len(features)), features, encoding)
 
 
 def sample_actions(probs: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
@@ -223,7 +250,7 @@ class PolicyPlayer:
         try:
             for start in range(0, n, FORWARD_BATCH):
                 rows_here = slice(start, start + FORWARD_BATCH)
-                batch = torch.as_tensor(_padded(observations[rows_here]), device=policy.device)
+                batch = on_device(_padded(observations[rows_here]), policy.device)
                 step, after = self.forward(batch, tuple(_filled(s[rows_here]) for s in state))
                 steps.append(step)
                 states.append(after)
@@ -296,19 +323,98 @@ class GreedyPlayer(PolicyPlayer):
 
     @property
     def extractor(self) -> nn.Module:
-        return self.policy.q_net.features_extractor  # type: ignore[no-any-return]
+        return self.network.features_extractor  # type: ignore[return-value]
 
     def preferences(self, images: Tensor, state: State) -> Tensor:
-        values: Tensor = self.policy.q_net.q_net(self.extractor(images))
-        return values
+        return self.values(self.extractor(images))
 
     def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
-        network = self.policy.q_net
-        features = network.extract_features(observations, network.features_extractor)
-        q = network.q_net(features)  # (B, A)
+        output = q_forward(self.network, observations)
+        q = self.values(output.features)  # (B, A)
         best = torch.nn.functional.one_hot(q.argmax(1), q.shape[1]).to(q.dtype)
         probs = best * (1 - self.epsilon) + self.epsilon / q.shape[1]
-        return Step(probs, q.amax(1), features, None), state
+        attention = None if output.encoding is None else output.encoding.attention
+        return Step(probs, q.amax(1), output.features, attention), state
+
+    def values(self, features: Tensor) -> Tensor:
+        """Q (B, A) of features (B, F)."""
+        found: Tensor = self.policy.q_net.q_net(features)
+        return found
+
+
+class QuantilePlayer(GreedyPlayer):
+    """sb3-contrib's quantile networks as a player: Q is the mean of an action's quantiles."""
+
+    @property
+    def network(self) -> nn.Module:
+        return self.policy.quantile_net  # type: ignore[no-any-return]
+
+    def values(self, features: Tensor) -> Tensor:
+        network = self.policy.quantile_net
+        quantiles = network.quantile_net(features)  # (B, quantiles x A)
+        return quantiles.view(len(features), network.n_quantiles, -1).mean(1)  # type: ignore[no-any-return]
+
+
+class ContinuousPlayer(PolicyPlayer):
+    """SB3's actors with continuous actions as a player: it says what it does.
+
+    What compares probabilities of actions (twins, attention, probes) asks for `outputs`, and is
+    refused in one sentence.
+    """
+
+    explains: ClassVar[str] = "actions"
+
+    @property
+    def network(self) -> nn.Module:
+        return self.policy.actor  # type: ignore[no-any-return]
+
+    @property
+    def extractor(self) -> nn.Module:
+        return self.policy.actor.features_extractor  # type: ignore[no-any-return]
+
+    def outputs(
+        self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None
+    ) -> tuple[Outputs, State]:
+        raise UserError(
+            "this agent has continuous actions, and this needs the probabilities of discrete ones."
+        )
+
+    @torch.no_grad()
+    def actions(
+        self, observations: np.ndarray, uniforms: np.ndarray, *, deterministic: bool
+    ) -> np.ndarray:
+        """Actions (n, width) in the environment's own units, for observations and uniforms (n,).
+
+        A stochastic actor draws by the uniforms, a deterministic one has no need of them.
+        """
+        policy, n = self.policy, len(observations)
+        actor, training = policy.actor, policy.training
+        policy.set_training_mode(False)
+        parts = []
+        for start in range(0, n, FORWARD_BATCH):
+            rows = slice(start, start + FORWARD_BATCH)
+            batch = torch.as_tensor(_padded(observations[rows]), device=policy.device)
+            if not hasattr(actor, "get_action_dist_params"):
+                parts.append(actor(batch).cpu().numpy())  # (B, width), squashed
+                continue
+            mean, log_std, _ = actor.get_action_dist_params(batch)
+            chosen = mean.double().cpu().numpy()
+            if not deterministic:
+                drawn = _padded(normals(uniforms[rows], chosen.shape[1]))
+                chosen = chosen + np.exp(log_std.double().cpu().numpy()) * drawn
+            parts.append(np.tanh(chosen).astype(np.float32))
+        policy.set_training_mode(training)
+        squashed = np.concatenate(parts)[:n]
+        if not np.isfinite(squashed).all():
+            raise UserError(DIVERGED)
+        found: np.ndarray = policy.unscale_action(squashed)
+        return found
+
+
+def normals(uniforms: np.ndarray, width: int) -> np.ndarray:
+    """Normal numbers (n, width), each row a function of its uniform."""
+    seeds = [int(u * 2**53) for u in uniforms]
+    return np.stack([np.random.default_rng(seed).standard_normal(width) for seed in seeds])
 
 
 def player_of(model: Any) -> Player:

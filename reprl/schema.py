@@ -57,8 +57,10 @@ NUMERIC = (*INTEGERS, *NUMBERS, *MAYBE)
 FLAGS = ("deterministic",)
 
 # Who played, what was played, and how.
-GIVEN = "_given"  # under which a loss remembers the arguments that it was made with
+GIVEN = "_given"  # under which a part remembers how it was made
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
+# config groups that choose a spec: those parts, and what is no column of a table
+CHOSEN = (*PARTS, "intrinsic")
 IDENTITY = ("run", "method", *PARTS, "train_seed", "step")
 GAME = ("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky")
 # What makes two rows the same game under the same protocol; a run's folder may be renamed.
@@ -203,6 +205,7 @@ FILES = {  # where a run folder has them
     "attention": "attention/scores.csv",
     "faithfulness": "attention/faithfulness.csv",
 }
+AGENT = "evaluation/agent.json"  # the game, beside what was measured of a model without a run
 # evaluation/validation.csv: these behind the step
 VALIDATION = ("variant", "severity", "episode", "eval_seed", "episode_return", "length", "end")
 # The generalization gap, one row per method and variant.

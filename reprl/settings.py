@@ -33,6 +33,8 @@ MODES = ("plain", "fast")
 
 # what a frame shows: the picture, or of the true objects their pixels, boxes, classes, a plane each
 OBSERVATIONS = ("frames", "objects", "binary", "classes", "planes")
+# of Procgen's levels: how hard, or what they ask for
+DISTRIBUTIONS = ("easy", "hard", "extreme", "memory", "exploration")
 # how the variants of `env.variant` follow each other in training, and what `env.stage` then is
 CURRICULA = ("sequence", "random", "schedule", "success")
 STAGE: dict[str, Setting] = {
@@ -58,6 +60,10 @@ ENV: dict[str, Any] = {
     "shifted": Number(0, 40, whole=True, usual=(0, 8)),  # pixels of the console
     "gray": Flag(),
     "skip": Number(1, 60, whole=True, usual=(1, 8)),
+    "levels": Number(0, 2**31 - 2, whole=True),
+    "start_level": Number(0, 2**31 - 2, whole=True),
+    "distribution": OneOf(DISTRIBUTIONS),
+    "continuous": Flag(),
 }
 # of `reprl probe` and reprl.probe
 PROBE: dict[str, Number] = {
@@ -113,6 +119,13 @@ ON_POLICY: dict[str, Setting] = {
     "stats_window_size": Number(1, 1_000_000, whole=True),
     "verbose": Number(0, 2, whole=True),
 }
+# of any intrinsic reward, the user's own included
+INTRINSIC: dict[str, Setting] = {
+    "coef": Number(0, usual=(0, 10)),
+    "value_coef": Number(0, 100, usual=(0, 2)),
+    "gamma": Number(0, 1, usual=(0.9, 0.9999)),
+    "gae_lambda": Number(0, 1, usual=(0.8, 1)),
+}
 # keys of SB3's that say nothing here, and why; the first words of a sentence that ends with them
 NOT_HERE = {
     "policy": "agents see pictures",
@@ -121,9 +134,15 @@ NOT_HERE = {
     "device": "it is set with device=",
     "mode": "it is set with mode=",
     "precision": "it is set with precision=",
+    "intrinsic": "it is set with intrinsic=",
     "tensorboard_log": "a run writes tensorboard/ into its own folder",
-    "use_sde": "it is for continuous actions, and games have others",
-    "sde_sample_freq": "it is for continuous actions, and games have others",
+    "use_sde": "its noise would not be in checkpoints",
+    "sde_sample_freq": "its noise would not be in checkpoints",
+    "use_sde_at_warmup": "its noise would not be in checkpoints",
+    "action_noise": "it is set with algo.noise and algo.noise_sigma",
+    "replay_buffer_class": "reprl brings its own memory",
+    "replay_buffer_kwargs": "reprl brings its own memory",
+    "optimize_memory_usage": "reprl brings its own memory",
     "rollout_buffer_class": "reprl brings its own memory",
     "rollout_buffer_kwargs": "reprl brings its own memory",
     "_init_setup_model": "a run needs its networks",
@@ -137,15 +156,43 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
     "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
-    "DQN": ("policy_kwargs", "double"),
+    "DQN": ("policy_kwargs", "double", "dueling", "prioritized"),
+    "QRDQN": ("policy_kwargs",),
+    "SAC": ("policy_kwargs",),
+    "TD3": ("policy_kwargs",),
+    "DDPG": ("policy_kwargs",),
     "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
+# Adam's first beta
+MOMENTUM = Number(0, 1, open_high=True, usual=(0.5, 0.99), scheduled=True, optional=True)
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
 EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
 BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
+OFF_POLICY: dict[str, Setting] = {
+    **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "seed", "verbose")},
+    "stats_window_size": ON_POLICY["stats_window_size"],
+    "buffer_size": Number(1, 100_000_000, whole=True, usual=(1000, 1_000_000)),
+    "learning_starts": Number(0, whole=True),
+    "batch_size": BATCH,
+    "train_freq": Number(1, 1_000_000, whole=True, usual=(1, 100)),
+    # -1: as many as steps were played
+    "gradient_steps": Number(-1, 1_000_000, whole=True, usual=(-1, 100)),
+    "n_steps": Number(1, 1000, whole=True, usual=(1, 10)),
+    "tau": Number(0, 1, open_low=True),
+}
+EXPLORATION: dict[str, Setting] = {
+    "target_update_interval": COUNT,
+    **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
+}
+CONTINUOUS: dict[str, Setting] = OFF_POLICY | {
+    "noise": OneOf(("none", "normal", "ou")),
+    "noise_sigma": Number(0, 10, usual=(0, 1), scheduled=True),
+    "noise_goal": Numbers(Number(-1e6, 1e6), "[-1200, -200]", count=2, optional=True),
+    "noise_least": FRACTION,
+}
 DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
 GRAY_LEVELS = Number(0, 255, open_high=True)
 ENCODER: dict[str, Setting] = {
@@ -183,10 +230,16 @@ SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
 CLASSES: dict[str, dict[str, Setting]] = {
-    "A2C": ON_POLICY | {"rms_prop_eps": Number(0, 1, open_low=True), "actor_loss_coef": ACTOR},
+    "A2C": ON_POLICY
+    | {
+        "rms_prop_eps": Number(0, 1, open_low=True),
+        "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
+    },
     "PPO": ON_POLICY
     | {
         "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
         "batch_size": BATCH,
         "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
@@ -197,6 +250,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {
         "rms_prop_eps": Number(0, 1, open_low=True),
         "actor_loss_coef": ACTOR,
+        "momentum": MOMENTUM,
     },
     "RecurrentPPO": {
         **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "gae_lambda")},
@@ -209,21 +263,35 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
         "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
         "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+        "memory": OneOf(("lstm", "gru")),
         "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "lstm_layers": Number(1, 16, whole=True),
     },
-    "DQN": {
-        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "max_grad_norm")},
-        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
-        "buffer_size": Number(1, 100_000_000, whole=True, usual=(1000, 1_000_000)),
-        "learning_starts": Number(0, whole=True),
-        "batch_size": BATCH,
-        "train_freq": Number(1, 1_000_000, whole=True, usual=(1, 100)),
-        "gradient_steps": Number(1, 1_000_000, whole=True, usual=(1, 100)),
-        "n_steps": Number(1, 1000, whole=True, usual=(1, 10)),
-        "tau": TAU,
+    "SAC": CONTINUOUS
+    | {
+        "ent_coef": Number(0, 10, usual=(0, 1), word="auto"),
+        "target_entropy": Number(-1000, 1000, word="auto"),
         "target_update_interval": COUNT,
-        **{f"exploration_{name}": FRACTION for name in ("fraction", "initial_eps", "final_eps")},
+    },
+    "TD3": CONTINUOUS
+    | {
+        "policy_delay": Number(1, 1000, whole=True, usual=(1, 10)),
+        "target_policy_noise": Number(0, 10, open_low=True, usual=(0, 1)),
+        "target_noise_clip": Number(0, 10, usual=(0, 2)),
+    },
+    "DDPG": {name: s for name, s in CONTINUOUS.items() if name != "stats_window_size"},
+    "DQN": OFF_POLICY
+    | EXPLORATION
+    | {
+        "max_grad_norm": ON_POLICY["max_grad_norm"],
+        "priority_alpha": FRACTION,
+        "priority_beta": FRACTION,
+    },
+    "QRDQN": OFF_POLICY
+    | EXPLORATION
+    | {
+        "max_grad_norm": Number(0, usual=(0.05, 40), open_low=True, optional=True),
+        "n_quantiles": Number(1, 10_000, whole=True, usual=(10, 500)),
     },
     "Imitation": {name: setting for name, setting in ON_POLICY.items() if name != "ent_coef"}
     | {
@@ -250,6 +318,14 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "Nature": ENCODER,
     "NaturePadded": ENCODER,
     "Impala": ENCODER | {"width": Number(1 / 16)},  # of 16 channels at least one is left
+    "XResNet": ENCODER
+    | {
+        "stages": Numbers(Number(1, 4096, whole=True), "[16, 32, 32]"),
+        "blocks": Number(0, 64, whole=True),
+        "separable": Flag(),
+        "squeeze": Flag(),
+        "self_attention": Flag(),
+    },
     "Mlp": {
         "hidden": Numbers(Number(1, 65_536, whole=True), "[64, 64]"),
         "activation": OneOf(("tanh", "relu", "silu")),
@@ -270,6 +346,10 @@ CLASSES: dict[str, dict[str, Setting]] = {
     | {"negatives": NEGATIVES},
     "SpatioTemporal": LOSS | {"offset": COUNT, "negatives": NEGATIVES},
     "DrAC": LOSS,
+    "UcbDrAC": LOSS
+    | {"exploration": Number(0, usual=(0, 10)), "window": Number(1, 10_000, whole=True)},
+    "Svea": LOSS,
+    "Soda": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
@@ -307,6 +387,11 @@ CLASSES: dict[str, dict[str, Setting]] = {
         **dict.fromkeys(("contra_coef", "encoder_coef", "decoder_coef", "recon_coef"), COEFFICIENT),
         "begin_repr": BEGIN,
     },
+    "RND": INTRINSIC
+    | {
+        "width": Number(1, 65_536, whole=True, usual=(16, 1024)),
+        "share": Number(0, 1, open_low=True),
+    },
     "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
     "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
@@ -316,6 +401,8 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "boxes": Span(Number(0, 1000, whole=True)),
         "sides": Span(SIDES),
         "fill": OneOf(("black", "gray")),
+        "speed": Number(0, 1000),
+        "channels": CHANNELS,
     },
     "Lines": PROBABILITY
     | {
@@ -353,6 +440,7 @@ GROUPS: dict[str, dict[str, Setting]] = {
     "attention.hard": HARD,
     "attention.optimizer": MASK_OPTIMIZER,
     "augmentation": USE,
+    "intrinsic": INTRINSIC,
     "algo.expert": EXPERT,
     "algo.beta": BETA,
 }

@@ -68,7 +68,7 @@ def subject(
         raise UserError(no_truth(what, name))
     watcher = prober(agent)
     samples = hasattr(agent, "player") or hasattr(agent.policy, "get_distribution")
-    identity = ModelAgent(agent, deterministic=not samples, labels=named).labels
+    identity = ModelAgent(agent, deterministic=not samples, labels=named, game=name).labels
     about = {column: identity[column] for column in ABOUT}
     return Subject(agent, watcher, given, name, about, whose_games("own", identity["train_seed"]))
 

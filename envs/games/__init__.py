@@ -1,6 +1,7 @@
 """Which game is meant: `breakout`, any other ALE game, or a user's own `module:object`.
 
-`gymnasium/CartPole-v1` is an environment of gymnasium, a game without truth.
+`gymnasium/CartPole-v1` is an environment of gymnasium, `procgen/coinrun` a game of Procgen: both
+are games without truth.
 A module of this package that declares `GAME` is found by itself.
 """
 
@@ -11,12 +12,17 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
+
+from gymnasium import spaces
 
 from reprl import trust
 from reprl.components import described, imported
-from reprl.envs.defaults import GYMNASIUM
+from reprl.envs import procgen_names
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.envs.games.base import Game, Memory, Roles, Scripted, mirrored
-from reprl.envs.gymnasium_ids import action_names, require_known
+from reprl.envs.gymnasium_ids import action_names, require_known, spaces_of
+from reprl.envs.joystick import joystick_space
 from reprl.envs.machine import console, emulator, games
 from reprl.envs.objects import BACKGROUND, DISTRACTOR, Objects
 from reprl.errors import UserError, unknown
@@ -26,6 +32,7 @@ __all__ = [
     "Memory",
     "Roles",
     "Scripted",
+    "action_space_of",
     "actions_of",
     "canonical",
     "game",
@@ -54,6 +61,8 @@ def canonical(name: str) -> str:
     """ALE's name of a game as people write it: Pong, ALE/Pong-v5, MsPacman; others as they are."""
     if not isinstance(name, str) or ":" in name or name in games():
         return name
+    if name.startswith(PROCGEN):
+        return procgen_names.written(name)
     written = _WRITTEN.fullmatch(name.strip())
     if written is None:
         return name
@@ -68,6 +77,11 @@ def game(name: str) -> Game:
     if name.startswith(GYMNASIUM):
         require_known(name)
         return Game(cartridge=name)
+    if name.startswith(PROCGEN):
+        procgen_names.require_known(name)
+        least, most = procgen_names.SCORES[name.removeprefix(PROCGEN)][0]
+        # levels lead somewhere: their mirror images are others
+        return Game(cartridge=name, symmetric=False, score_scale=round((most - least) / 10, 3))
     if name in known_games():
         return known_games()[name]
     if name.partition(":")[0].lower() == "ocatari":
@@ -79,14 +93,30 @@ def game(name: str) -> Game:
         trust.require(name.partition(":")[0], name)  # also where it was imported before
         return _own(name)
     if name not in games():
+        if (other := procgen_names.written(f"{PROCGEN}{name}")) in procgen_names.procgen_games():
+            plain = other.removeprefix(PROCGEN)
+            raise UserError(
+                f"game '{name}' is Procgen's: choose env=procgen env.game={plain}, in Python "
+                f"game='{other}'."
+            )
         raise unknown("game", name, games())
     return Game(cartridge=name)
+
+
+def action_space_of(name: str, continuous: bool = False) -> spaces.Space[Any]:
+    """What an agent of a game chooses from: one of its actions, or numbers."""
+    cartridge = game(name).cartridge
+    if cartridge.startswith(GYMNASIUM):
+        return spaces_of(cartridge)[1]
+    return joystick_space() if continuous else spaces.Discrete(len(actions_of(cartridge)))
 
 
 def actions_of(cartridge: str) -> list[str]:
     """The meanings of a game's actions, in order; none where they are continuous."""
     if cartridge.startswith(GYMNASIUM):
         return action_names(cartridge)
+    if cartridge.startswith(PROCGEN):
+        return list(procgen_names.ACTIONS)
     return list(console(cartridge).actions)
 
 
@@ -101,7 +131,8 @@ def no_script(what: str, name: str) -> str:
 
 
 def _listed() -> str:
-    return " and ".join(sorted(known_games())) + ", or your own module:object"
+    *first, last = sorted(known_games())
+    return f"{', '.join(first)} and {last}, or your own module:object"
 
 
 @cache

@@ -20,7 +20,7 @@ from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.settings import SEVERITY
 
-PHYSICS = ("dynamics", "mode")  # families of variants that change the game, not its picture
+PHYSICS = ("dynamics", "mode", "levels")  # families that change the game, not its picture
 _STRENGTH = re.compile(r"@[\d.e-]+(?=\+|$)")  # in the name of a composition
 
 

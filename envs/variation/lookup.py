@@ -22,10 +22,11 @@ import ale_py
 import numpy as np
 
 from reprl.components import described
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM
+from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, PROCGEN
 from reprl.envs.games import Game, known_games
 from reprl.envs.games import game as game_of
 from reprl.envs.machine import AleMachine, emulator, games
+from reprl.envs.procgen_names import UNSEEN, procgen_games
 from reprl.envs.variation.base import Effect, Part, Variant, checked_severity, load_object
 from reprl.errors import UserError, unknown
 from reprl.settings import SEVERITY
@@ -53,6 +54,8 @@ def variants(game: str = DEFAULT_GAME) -> list[str]:
     cartridge = game_of(game).cartridge
     if game.startswith(GYMNASIUM):
         return [CLEAN]  # effects draw on ALE's screen and write ALE's memory
+    if game.startswith(PROCGEN):
+        return [CLEAN, UNSEEN]
     known = [v for v in catalogue().values() if v.games is None or cartridge in v.games]
     return [v.name for v in sorted(known, key=lambda v: (v.name != CLEAN, v.family, v.name))]
 
@@ -97,10 +100,10 @@ def _without_severity(variant: Variant) -> str:
 
 def _playable(variant: Variant, game: str) -> Variant:
     """The variant, if the games it names exist and this one is among them."""
-    if game.startswith(GYMNASIUM) and variant.effects:
+    if game.startswith((GYMNASIUM, PROCGEN)) and variant.effects:
         raise UserError(
-            f"variant '{variant.name}' changes ALE's games, and '{game}' is none: only {CLEAN} can "
-            "be played."
+            f"variant '{variant.name}' changes ALE's games, and '{game}' is none: only "
+            f"{' and '.join(variants(game))} can be played."
         )
     if variant.games is None:
         return variant
@@ -111,7 +114,7 @@ def _playable(variant: Variant, game: str) -> Variant:
         )
     cartridge = game_of(game).cartridge
     for name in variant.games:
-        if name != cartridge and name not in games():
+        if name != cartridge and name not in (*games(), *procgen_games()):
             raise unknown(f"game of variant '{variant.name}'", name, games())
     if cartridge not in variant.games:
         raise UserError(

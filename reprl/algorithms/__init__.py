@@ -1,11 +1,13 @@
-"""A2C, PPO, REINFORCE, imitation, distillation and pretraining, each with all parts of an agent."""
+"""The algorithms, by the names that configurations and scripts use."""
 
 from reprl.algorithms.a2c import A2C
+from reprl.algorithms.continuous import DDPG, SAC, TD3
 from reprl.algorithms.distillation import Distillation
 from reprl.algorithms.dqn import DQN
 from reprl.algorithms.imitation import Imitation
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
+from reprl.algorithms.qrdqn import QRDQN
 from reprl.algorithms.recurrent_ppo import RecurrentPPO
 from reprl.algorithms.reinforce import Reinforce
 from reprl.algorithms.update import Diverged
@@ -13,8 +15,12 @@ from reprl.checkpoint.state import Captured, rebuild
 
 __all__ = [
     "A2C",
+    "DDPG",
     "DQN",
     "PPO",
+    "QRDQN",
+    "SAC",
+    "TD3",
     "Captured",
     "Distillation",
     "Diverged",

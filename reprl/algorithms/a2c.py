@@ -21,6 +21,7 @@ class A2C(OnPolicy, stable_baselines3.A2C):
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.A2C
     looks: ClassVar[int] = 50
+    explores: ClassVar[bool] = True
 
     def loss_terms(
         self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch

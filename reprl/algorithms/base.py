@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
 from reprl.algorithms.diagnostics import MaskMonitor
+from reprl.checkpoint.chunks import Rows, Written
 from reprl.checkpoint.construction import called_with
 from reprl.checkpoint.serialization import encode
 from reprl.checkpoint.state import Captured, Restorable, capture, restore, take_spaces
@@ -63,6 +64,7 @@ class Algorithm(BaseAlgorithm):
     )
 
     plays: ClassVar[bool] = True  # whether what it learns is to be evaluated in games
+    keeps_data: ClassVar[bool] = False  # of earlier rollouts, which it goes on to learn from
 
     specs: Specs = Specs()
     mode: str = "plain"
@@ -70,6 +72,7 @@ class Algorithm(BaseAlgorithm):
     compiled: bool | None = False  # whether the update runs compiled; None while not known yet
     timings: Timings
     monitor: MaskMonitor
+    written: Written  # which rows of `replay` are on the disk already
     arguments: dict[str, Any]  # SB3's arguments as given, defaults included
     called_with: dict[str, Any] | None  # all arguments by name, of a class with its own __init__
     restored_from: dict[str, Any] | None = None  # a checkpoint's meta, while it is rebuilt
@@ -89,6 +92,7 @@ class Algorithm(BaseAlgorithm):
         model.called_with = called_with(cls, args, kwargs)
         model.timings = Timings()
         model.monitor = MaskMonitor()
+        model.written = Written()
         model._log = {}
         return model
 
@@ -138,6 +142,10 @@ class Algorithm(BaseAlgorithm):
     def load_buffer_state(self, state: dict[str, np.ndarray]) -> None:
         """Take back what buffer_state() gave."""
 
+    def replay(self) -> Rows | None:
+        """Data that only grows: a checkpoint writes the rows that are new."""
+        return None
+
     def stream_state(self) -> dict[str, Tensor]:
         """States of the algorithm's own random streams."""
         return {}
@@ -179,9 +187,12 @@ class Algorithm(BaseAlgorithm):
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def capture(self) -> Captured:
-        """Everything for a bit-exact continuation; only between two updates."""
-        return capture(self)
+    def capture(self, *, whole: bool = True) -> Captured:
+        """Everything for a bit-exact continuation; only between two updates.
+
+        Without `whole` the rows of `replay` are left out: a checkpoint has them beside it.
+        """
+        return capture(self, whole=whole)
 
     def restore(self, captured: Restorable) -> None:
         """Continue where a capture was taken; then learn(remaining, reset_num_timesteps=False)."""
@@ -224,7 +235,7 @@ class Algorithm(BaseAlgorithm):
         return made
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "timings"]
+        return [*super()._excluded_save_params(), "timings", "written"]
 
 
 class TimedEnv:

@@ -30,6 +30,7 @@ from reprl.encoders.base import EncoderOutput, as_images
 from reprl.errors import UserError
 from reprl.policy import PolicyOutput, last_layers, latents
 from reprl.precision import FP32, computing_in
+from reprl.transfer import on_device
 
 # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 MALLOC = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
@@ -76,21 +77,32 @@ class CompiledPolicy:
     """The policy's forward pass: compiled for the update and for the rollout, or eager.
 
     Whether compiling works is known when the first update is over; until then a failure of any
-    part, the optimizer's included, makes all of them eager.
+    part, the optimizer's included, makes all of them eager. `graphs` are CUDA's, replayed where
+    shapes are static, as all are here; None: on a GPU.
     """
 
-    def __init__(self, policy: ActorCriticPolicy, *, compile: bool, precision: str = FP32) -> None:
+    def __init__(
+        self,
+        policy: ActorCriticPolicy,
+        *,
+        compile: bool,
+        precision: str = FP32,
+        graphs: bool | None = None,
+    ) -> None:
         self.policy = policy
         self.precision = precision
+        self.graphs = policy.device.type == "cuda" if graphs is None else graphs
         self.must = False  # a continued run that was compiled must not fall back
         self.compiled: bool | None = None if compile else False  # None: no update has shown it
         self._walked = False  # back through the update's graph
-        self._update: Callable[[Tensor], Outputs] = self._forward
-        self._act: Callable[[Tensor], Outputs] = self._forward
+        self._eager = self._from_bytes if self.graphs else self._forward
+        self._update: Callable[[Tensor], Outputs] = self._eager
+        self._act: Callable[[Tensor], Outputs] = self._eager
         if compile:
+            mode = "reduce-overhead" if self.graphs else None
             # Static shapes: minibatches and environments come in two or three sizes only.
-            self._update = torch.compile(self._forward, dynamic=False)
-            self._act = torch.compile(self._forward, dynamic=False)
+            self._update = torch.compile(self._eager, dynamic=False, mode=mode)
+            self._act = torch.compile(self._eager, dynamic=False, mode=mode)
 
     def require(self, compiled: bool) -> None:
         """Hold a continued run to what it was."""
@@ -134,6 +146,10 @@ class CompiledPolicy:
         attention = None if encoding.attention is None else encoding.attention.float()
         return features, encoding.feature_map.float(), attention, log_probs, values
 
+    def _from_bytes(self, observations: Tensor) -> Outputs:
+        """The same from uint8: a graph's input is copied, so it had better be small."""
+        return self._forward(as_images(observations, torch.channels_last))
+
     def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
         def run(images: Tensor) -> Outputs:
             # The gradient instruments walk an update's graph more than once.
@@ -143,7 +159,13 @@ class CompiledPolicy:
                     self._walk_back(outputs)
             return outputs
 
-        return self.attempt(run, self._forward, as_images(observations, torch.channels_last))
+        if self.graphs:
+            # What the last replay has left in the graphs' memory is overwritten from here on.
+            if torch.is_grad_enabled():
+                self.policy.optimizer.zero_grad()
+            torch.compiler.cudagraph_mark_step_begin()
+            return self.attempt(run, self._eager, observations)
+        return self.attempt(run, self._eager, as_images(observations, torch.channels_last))
 
     def _walk_back(self, outputs: Outputs) -> None:
         """Go back through the update's graph once: where that half fails, it fails only then."""
@@ -166,7 +188,8 @@ class CompiledPolicy:
         """Log-probabilities (n_envs, n_actions) and values (n_envs,) of the rollout."""
         with threads_for(len(observations)):
             *_, log_probs, values = self._run(self._act, observations)
-        return log_probs, values
+        # A rollout keeps them beyond the next replay of the graph.
+        return (log_probs.clone(), values.clone()) if self.graphs else (log_probs, values)
 
 
 class FusedRMSprop(torch.optim.Optimizer):
@@ -209,7 +232,7 @@ class FusedRMSprop(torch.optim.Optimizer):
                 [p.grad for p in parameters],
                 [self.state[p]["square_avg"] for p in parameters],
                 # A tensor: as a number, every change of the rate would compile anew.
-                torch.tensor(group["lr"], dtype=torch.float32),
+                torch.full((), group["lr"], dtype=torch.float32, device=group["params"][0].device),
                 group["alpha"],
                 group["eps"],
                 group["weight_decay"],
@@ -281,8 +304,8 @@ def collect(
         "n_rollout_steps": memory.buffer_size,
     }
     for n_steps in range(memory.buffer_size):
-        observations = algorithm._last_obs
-        obs_tensor = torch.from_numpy(observations).to(algorithm.device)
+        observations: Any = algorithm._last_obs
+        obs_tensor = on_device(observations, algorithm.device)
         choices, values = network.act(obs_tensor)  # (n_envs, n_actions), (n_envs,)
         chosen = torch.multinomial(choices.exp(), 1)  # (n_envs, 1)
         log_probs = choices.gather(1, chosen).squeeze(1)  # (n_envs,)
@@ -308,14 +331,16 @@ def collect(
         for i in np.flatnonzero(dones):
             if infos[i].get("TimeLimit.truncated") and "terminal_observation" in infos[i]:
                 # A time limit is not the game's end: what would have come counts.
-                last = torch.from_numpy(infos[i]["terminal_observation"][None]).to(algorithm.device)
+                last = on_device(infos[i]["terminal_observation"][None], algorithm.device)
                 with torch.no_grad():
                     rewards[i] += algorithm.gamma * algorithm.policy.predict_values(last).item()
-        memory.record(observations, actions, rewards, algorithm._last_episode_starts)  # type: ignore[arg-type]
+        starts: Any = algorithm._last_episode_starts
+        memory.record(observations, actions, rewards, starts, obs_tensor)
         algorithm._last_obs, algorithm._last_episode_starts = new_obs, dones  # type: ignore[assignment]
     memory.values[:] = torch.stack(all_values).cpu().numpy()
     memory.log_probs[:] = torch.stack(all_log_probs).cpu().numpy()
-    _, last_values = network.act(torch.from_numpy(algorithm._last_obs).to(algorithm.device))
+    after: Any = algorithm._last_obs
+    _, last_values = network.act(on_device(after, algorithm.device))
     memory.compute_returns_and_advantage(last_values, algorithm._last_episode_starts)  # type: ignore[arg-type]
     memory.finish(algorithm._last_obs, algorithm._last_episode_starts, np.stack(all_rewards))  # type: ignore[arg-type]
     callback.update_locals(shared | {"values": last_values[:, None]})

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from safetensors import numpy as packed
 from stable_baselines3.common.buffers import RolloutBuffer
 from torch import Tensor
@@ -21,6 +20,7 @@ from reprl.algorithms.rollout_buffer import RolloutMemory
 from reprl.auxiliary.losses import require_reach
 from reprl.errors import UserError
 from reprl.rng import numpy_stream
+from reprl.transfer import on_device
 
 
 class Chunk:
@@ -80,6 +80,10 @@ class Demonstrations(RolloutMemory):
         self._age = np.zeros(self.n_envs, np.int64)
         self._episode = np.zeros(self.n_envs, np.int64)
 
+    def diverge(self, seed: int, *names: str | int) -> None:
+        """Draw minibatches from a stream of these names."""
+        self._rng = numpy_stream(seed, "imitation", "minibatches", *names)
+
     @property
     def lead(self) -> int:
         """Frames before its first step that a rollout's stacks look back to."""
@@ -103,7 +107,12 @@ class Demonstrations(RolloutMemory):
         self.ages, self.episodes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def record(
-        self, observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray, starts: np.ndarray
+        self,
+        observations: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        starts: np.ndarray,
+        uploaded: Tensor | None = None,
     ) -> None:
         """Note one step; values come in one piece when the rollout is over, labels with `seal`."""
         begins = np.asarray(starts, bool)
@@ -199,13 +208,13 @@ class Demonstrations(RolloutMemory):
 
     def _gather(self, name: str, index: np.ndarray, t: np.ndarray, env: np.ndarray) -> Tensor:
         rows = [self.chunks[c][name][s, e] for c, s, e in zip(index, t, env, strict=True)]
-        return torch.from_numpy(np.stack(rows)).to(self.device)
+        return on_device(np.stack(rows), self.device)
 
     def _observations_of(self, index: np.ndarray, t: np.ndarray, env: np.ndarray) -> Tensor:
         out = np.empty((len(index), *self.obs_shape), np.uint8)
         for row, (c, s, e) in enumerate(zip(index, t, env, strict=True)):
             out[row] = self._stack(self.chunks[c], s, e)
-        return torch.from_numpy(out).to(self.device)
+        return on_device(out, self.device)
 
     def _stack(self, chunk: Chunk, t: int, env: int) -> np.ndarray:
         """The observation (stack, H, W) of one step; black before its episode's start."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from reprl.algorithms.base import Algorithm
 from reprl.algorithms.demonstrations import plain_bytes
 from reprl.algorithms.imitation import Imitation
 from reprl.envs.machine import OBSERVED
@@ -93,6 +94,7 @@ class Distillation(Imitation):
 
     settings_name: ClassVar[str | None] = "Distillation"
     expert: Teacher | None  # type: ignore[assignment]
+    share = Algorithm.share  # refuses: the teacher's labels and memory belong to one process
 
     def __init__(
         self,

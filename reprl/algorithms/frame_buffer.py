@@ -1,7 +1,8 @@
 """The fast mode's rollout memory: each frame once, stacks put together for each minibatch.
 
 Successive observations of a frame stack share all frames but one, so this memory holds about a
-quarter of the bytes of SB3's. Which frames repeat is seen by comparing them, never assumed.
+quarter of the bytes of SB3's. Which frames repeat is seen by comparing them, never assumed. Where
+a GPU trains, frames and samples lie on it, and of a minibatch only its indices travel.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from stable_baselines3.common.buffers import BaseBuffer
 from torch import Tensor
 
+from reprl.algorithms.frame_pool import DeviceFrames, FramePool, HostFrames
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
+from reprl.auxiliary.losses import require_reach
+from reprl.transfer import on_device
+
+SAMPLES = ("actions", "values", "log_probs", "advantages", "returns")
 
 
 class FrameMemory(RolloutMemory):
@@ -21,10 +26,25 @@ class FrameMemory(RolloutMemory):
 
     gap: int = 1  # steps between two frames of a stack
     channels: int = 1  # of a frame; each is kept by itself
-    frames: np.ndarray  # (P, H, W) uint8; slot 0 is a black frame, which empty stacks share
+    pool: FramePool  # slot 0 is a black frame, which empty stacks share
     slots: np.ndarray  # (T, n_envs, stack) int32
     past_slots: np.ndarray | None = None  # (h, n_envs, stack) int32
     free: int = 1  # the first unused slot
+
+    def __init__(self, *args: Any, resident: bool | None = None, **kwargs: Any) -> None:
+        self._resident = resident  # on the device; None: where that is not the CPU
+        self._columns: dict[str, Tensor] | None = None  # of a full rollout, on the device
+        super().__init__(*args, **kwargs)
+
+    def _make_pool(self) -> FramePool:
+        _, height, width = self.obs_shape
+        here = self.device.type == "cpu" if self._resident is None else not self._resident
+        return HostFrames(height, width) if here else DeviceFrames(height, width, self.device)
+
+    @property
+    def frames(self) -> Any:
+        """All frames (P, H, W) uint8 by slot."""
+        return self.pool.frames
 
     @property
     def kept(self) -> int:
@@ -43,14 +63,14 @@ class FrameMemory(RolloutMemory):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, to compare with SB3's buffer."""
-        return sum(v.nbytes for v in self.__dict__.values() if isinstance(v, np.ndarray))
+        arrays = sum(v.nbytes for v in self.__dict__.values() if isinstance(v, np.ndarray))
+        return arrays + self.pool.nbytes
 
     def reset(self) -> None:
-        if not hasattr(self, "frames"):
-            stack, height, width = self.obs_shape
+        if not hasattr(self, "pool"):
             # The rest of the pool comes with the first frame, when history and gap are known.
-            self.frames = np.zeros((1, height, width), np.uint8)
-            self.slots = np.zeros((self.buffer_size, self.n_envs, stack), np.int32)
+            self.pool = self._make_pool()
+            self.slots = np.zeros((self.buffer_size, self.n_envs, self.obs_shape[0]), np.int32)
         elif self.pos:
             self._carry()
         self.last_starts = self.last_observations = None
@@ -60,13 +80,23 @@ class FrameMemory(RolloutMemory):
         for name in ("rewards", "returns", "episode_starts", "values", "log_probs", "advantages"):
             setattr(self, name, np.zeros((self.buffer_size, self.n_envs), np.float32))
         self.generator_ready = False
+        self._columns = None
         BaseBuffer.reset(self)
 
     def record(
-        self, observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray, starts: np.ndarray
+        self,
+        observations: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        starts: np.ndarray,
+        uploaded: Tensor | None = None,
     ) -> None:
-        """Note one step; the values and log-probabilities of a rollout come in one piece later."""
-        self.slots[self.pos] = self._store(observations, self._before(self.pos))
+        """Note one step; the values and log-probabilities of a rollout come in one piece later.
+
+        `uploaded` are the observations on the device, where the forward pass has them already.
+        """
+        pictures = self.pool.taken(observations, uploaded)
+        self.slots[self.pos] = self._store(pictures, self._before(self.pos))
         self.actions[self.pos, :, 0] = actions
         self.rewards[self.pos] = rewards
         self.episode_starts[self.pos] = starts
@@ -88,52 +118,81 @@ class FrameMemory(RolloutMemory):
             return None
         return self.past_slots[time - self.gap]
 
-    def _store(self, stacks: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-        """Slots (n_envs, stack) of stacks (n_envs, stack, H, W), storing what is new."""
-        slots = np.full(stacks.shape[:2], -1, np.int32)
+    def _store(self, pictures: Any, before: np.ndarray | None) -> np.ndarray:
+        """Slots (n_envs, stack) of pictures (n_envs, stack, H, W), storing what is new."""
+        slots = np.full(pictures.shape[:2], -1, np.int32)
         if before is not None:
             each = self.channels
-            known = self.frames[before[:, each:]]  # (n_envs, stack - 1, H, W)
-            same = (known == stacks[:, :-each]).all((2, 3))
+            same = self.pool.repeats(pictures[:, :-each], before[:, each:])
             slots[:, :-each] = np.where(same, before[:, each:], -1)
-        for env, channel in zip(*np.nonzero(slots < 0), strict=True):
-            frame = stacks[env, channel]
-            newest = channel >= stacks.shape[1] - self.channels
-            slots[env, channel] = 0 if not newest and not frame.any() else self._append(frame)
+        env, channel = np.nonzero(slots < 0)
+        kept = channel >= pictures.shape[1] - self.channels  # the newest frames, black or not
+        if (older := ~kept).any():
+            kept[older] = self.pool.drawn(pictures, env[older], channel[older])
+        slots[env[~kept], channel[~kept]] = 0
+        env, channel = env[kept], channel[kept]
+        self._make_room(self.free + len(env))
+        slots[env, channel] = np.arange(self.free, self.free + len(env))
+        self.pool.write(self.free, pictures, env, channel)
+        self.free += len(env)
         return slots
 
-    def _append(self, frame: np.ndarray) -> int:
-        if self.free == len(self.frames):
-            room = max(self.room, len(self.frames) + len(self.frames) // 4 + 1)
-            pool = np.zeros((room, *self.frames.shape[1:]), np.uint8)
-            pool[: self.free] = self.frames
-            self.frames = pool
-        self.frames[self.free] = frame
-        self.free += 1
-        return self.free - 1
+    def _make_room(self, wanted: int) -> None:
+        if wanted > (had := len(self.frames)):
+            self.pool.grow(max(self.room, had + had // 4 + 1, wanted))
 
     # -- reading ------------------------------------------------------------------------------
 
     def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> Minibatch:  # type: ignore[override]
+        if isinstance(self.pool, DeviceFrames):
+            return self._resident_samples(self.pool, batch_inds)
         small = super()._get_samples(batch_inds, env)
         slots = self.slots[batch_inds % self.buffer_size, batch_inds // self.buffer_size]
-        return small._replace(observations=self._stacks(slots).to(self.device))
+        return small._replace(observations=self._stacks(slots))
+
+    def _resident_samples(self, pool: DeviceFrames, place: np.ndarray) -> Minibatch:
+        """A minibatch of which only the indices (B,) are sent to the device."""
+        if self._columns is None:
+            found = {name: getattr(self, name) for name in SAMPLES}  # (N, 1) each, by environment
+            found["actions"] = found["actions"].astype(np.float32)
+            slots = self.slots.swapaxes(0, 1).reshape(-1, self.slots.shape[-1])
+            found["slots"] = slots.astype(np.int64)
+            self._columns = {k: on_device(np.array(v), self.device) for k, v in found.items()}
+        index = pool.index(place)
+        rows = {name: column.index_select(0, index) for name, column in self._columns.items()}
+        return Minibatch(
+            observations=pool.stacks_at(rows["slots"]),
+            actions=rows["actions"],
+            old_values=rows["values"].flatten(),
+            old_log_prob=rows["log_probs"].flatten(),
+            advantages=rows["advantages"].flatten(),
+            returns=rows["returns"].flatten(),
+            place=place,
+        )
 
     def _stacks(self, slots: np.ndarray) -> Tensor:
-        """Observations (B, stack, H, W) from slots (B, stack)."""
-        pool = torch.from_numpy(self.frames)
-        rows = pool.index_select(0, torch.from_numpy(slots.reshape(-1).astype(np.int64)))
-        return rows.view(*slots.shape, *pool.shape[1:])
+        """Observations (B, stack, H, W) from slots (B, stack), on the device."""
+        return self.pool.stacks(slots).to(self.device)
+
+    def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
+        require_reach(offset, self.history)
+        env, time = index // self.buffer_size, index % self.buffer_size
+        target, valid = self._reachable(env, time, offset)
+        return self._pictures(env, target), self.to_torch(valid)
 
     def _observations(self, env: np.ndarray, time: np.ndarray) -> np.ndarray:
+        return self._pictures(env, time).cpu().numpy()
+
+    def _pictures(self, env: np.ndarray, time: np.ndarray) -> Tensor:
+        """Observations (B, stack, H, W) by place, on the device; -1 is before the rollout."""
         slots = self.slots[np.clip(time, 0, self.buffer_size - 1), env]
         if (before := time < 0).any():
             assert self.past_slots is not None
             slots[before] = self.past_slots[time[before], env[before]]
-        out = self._stacks(slots).numpy()
+        out = self._stacks(slots)
         if (after := time >= self.buffer_size).any():
             assert self.last_observations is not None
-            out[after] = self.last_observations[env[after]]
+            out[self.to_torch(after)] = self.to_torch(self.last_observations[env[after]])
         return out
 
     # -- history ------------------------------------------------------------------------------
@@ -150,7 +209,7 @@ class FrameMemory(RolloutMemory):
             slots = np.concatenate([self.past_slots, slots])
         self.past_starts, slots = starts[-self.kept :].copy(), slots[-self.kept :]
         used, place = np.unique(np.append(slots, 0), return_inverse=True)  # used[0] is black
-        self.frames[: len(used)] = self.frames[used]
+        self.pool.keep(used)
         self.free = len(used)
         self.past_slots = place[:-1].reshape(slots.shape).astype(np.int32)
 
@@ -160,9 +219,12 @@ class FrameMemory(RolloutMemory):
             self.pos = 0
         if not self.history or self.past_starts is None or self.past_slots is None:
             return {}
-        flat = self._stacks(self.past_slots.reshape(-1, self.past_slots.shape[-1]))
+        flat = self._stacks(self.past_slots.reshape(-1, self.past_slots.shape[-1])).cpu().numpy()
         shape = (*self.past_slots.shape[:2], *self.obs_shape)
-        kept = {"past_starts": self.past_starts, "past_observations": flat.numpy().reshape(shape)}
+        kept = {
+            "past_starts": self.past_starts,
+            "past_observations": flat.reshape(shape),
+        }
         return kept | self._action_state()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -172,6 +234,6 @@ class FrameMemory(RolloutMemory):
         stored: list[np.ndarray] = []
         for stacks in state.get("past_observations", []):
             before = stored[-self.gap] if len(stored) >= self.gap else None
-            stored.append(self._store(stacks, before))
+            stored.append(self._store(self.pool.taken(stacks, None), before))
         if stored:
             self.past_slots = np.stack(stored)

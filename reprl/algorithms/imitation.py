@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from reprl import components
-from reprl.algorithms.base import Algorithm
 from reprl.algorithms.compiled import CompiledPolicy, collect
 from reprl.algorithms.demonstrations import Demonstrations, Labelled, plain_bytes
 from reprl.algorithms.on_policy import OnPolicy
@@ -34,7 +33,8 @@ from reprl.envs.games import Roles, Scripted, no_script
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError, unknown
 from reprl.policy import PolicyOutput
-from reprl.rng import numpy_stream
+from reprl.reduction import Reduction
+from reprl.rng import numpy_stream, stream_seed
 from reprl.settings import BETA, CLASSES, EXPERT
 from reprl.validation import checker
 
@@ -104,6 +104,11 @@ class Expert:
         meant = np.where(slips, self._rng.integers(n_actions, size=n), costs.argmin(axis=1))
         self.played = np.where(steps_in, meant, actions)
         return self.played
+
+    def diverge(self, seed: int, *names: str | int) -> None:
+        """Draw from streams of these names: other processes have built the same expert."""
+        self.player = type(self.player)(seed=stream_seed(seed, "imitation", "player", *names))
+        self._rng = numpy_stream(seed, "imitation", "mixture", *names)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -188,7 +193,7 @@ class Imitation(OnPolicy, Supervised):
     looks: ClassVar[int] = 5
     supplies: ClassVar[frozenset[str]] = OPTIONAL - {"advantages"}
     rollout_buffer: Demonstrations  # type: ignore[assignment]
-    share = Algorithm.share  # refuses: the data of all rollouts is kept in one process
+    keeps_data: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -227,12 +232,7 @@ class Imitation(OnPolicy, Supervised):
         if self.env is not None:
             self._require_truth()
         self._require_pictures()
-        rollout = self.n_steps * self.n_envs
-        if self.buffer_size < rollout:
-            raise UserError(
-                f"buffer_size={self.buffer_size} is smaller than a rollout: n_steps="
-                f"{self.n_steps} x {self.n_envs} environments = {rollout}."
-            )
+        self._require_room(1)
         super()._setup_model()
         if self.n_steps < self.rollout_buffer.gap:
             raise UserError(
@@ -244,6 +244,27 @@ class Imitation(OnPolicy, Supervised):
         self.rollout_buffer.updates = self.updates
         # What plays in the rollout: the compiled policy, or the same without compiling.
         self._actor = self.network or CompiledPolicy(self.policy, compile=False)
+
+    def _require_room(self, shares: int) -> None:
+        """Refuse data that would not hold one rollout."""
+        envs = self.n_envs * shares
+        if self.buffer_size < (rollout := self.n_steps * envs):
+            raise UserError(
+                f"buffer_size={self.buffer_size} is smaller than a rollout: n_steps="
+                f"{self.n_steps} x {envs} environments = {rollout}."
+            )
+
+    def share(self, reduction: Reduction) -> None:
+        """Every rank keeps what its own environments have seen: its share of buffer_size."""
+        self._require_room(reduction.size)
+        super().share(reduction)
+        self.rollout_buffer.keep = self.buffer_size // reduction.size
+
+    def diverge(self, seed: int, *names: str | int) -> None:
+        super().diverge(seed, *names)
+        self.rollout_buffer.diverge(seed, *names)
+        if self.expert is not None:
+            self.expert.diverge(seed, *names)
 
     def _require_truth(self) -> type[Scripted]:
         """The game's scripted player, refused where there is none."""
@@ -277,8 +298,10 @@ class Imitation(OnPolicy, Supervised):
         if done:
             rollout_buffer.seal(np.stack(self._labels))
             self.logger.record("imitation/beta", self.beta(self._current_progress_remaining))
-            self.logger.record("imitation/agreement", float(np.mean(self._agreed)))
-            self.logger.record("imitation/samples", rollout_buffer.samples)
+            agreed = torch.tensor([np.mean(self._agreed)], dtype=torch.float64)
+            agreement = self.update.reduction.numbers(agreed).item()
+            self.logger.record("imitation/agreement", agreement)
+            self.logger.record("imitation/samples", rollout_buffer.samples * self.shares)
         else:
             self._last_obs = None  # the next rollout begins new games: a stream has no holes
         return done, seconds
@@ -308,7 +331,7 @@ class Imitation(OnPolicy, Supervised):
         )
 
     def _minibatch_size(self) -> int | None:
-        return self.batch_size
+        return self.batch_size // self.shares
 
     def learn(
         self,

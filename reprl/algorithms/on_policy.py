@@ -23,6 +23,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from reprl import components
 from reprl.algorithms.base import Algorithm, TimedEnv
@@ -34,12 +35,18 @@ from reprl.algorithms.compiled import (
     keep_memory,
     threads_for,
 )
+from reprl.algorithms.curiosity import Curiosity, CuriousObjective
 from reprl.algorithms.diagnostics import diagnose
 from reprl.algorithms.frame_buffer import FrameMemory
 from reprl.algorithms.health import Churn
-from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
+from reprl.algorithms.parameter_groups import (
+    keep_own_rates,
+    require_betas,
+    separate_mask,
+    set_momentum,
+)
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.algorithms.update import Losses, MinibatchLoss, Update
+from reprl.algorithms.update import Losses, MinibatchLoss, Objective, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
@@ -84,6 +91,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         "value": "value_loss",
     }
     looks: ClassVar[int]  # updates between two looks of the costlier diagnostics
+    explores: ClassVar[bool] = False  # whether its advantages may take an intrinsic reward's
     shares: int = 1  # processes that train together; a minibatch is the union of their shares
     rollout_buffer: RolloutMemory
 
@@ -102,6 +110,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         attention: components.Spec | None = None,
         auxiliary: Auxiliary = None,
         augmentation: components.Spec | None = None,
+        intrinsic: components.Spec | None = None,
         mode: str = "plain",
         optimizer: str | None = None,
         weight_decay: float = 0.0,
@@ -109,6 +118,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         compile: bool = True,
         precision: str = FP32,
         actor_loss_coef: Any = 1.0,
+        momentum: Any = None,
         **kwargs: Any,
     ) -> None:
         if type(self).__init__ is OnPolicy.__init__:
@@ -121,8 +131,15 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         check("weight_decay", weight_decay)
         check("instrument_every", instrument_every)
         self.specs: Specs = agent_specs(
-            encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
+            encoder=encoder,
+            attention=attention,
+            auxiliary=auxiliary,
+            augmentation=augmentation,
+            intrinsic=intrinsic,
         )
+        if self.specs.intrinsic is not None and not self.explores:
+            raise UserError(f"{type(self).__name__} has no intrinsic reward: only PPO and A2C do.")
+        self.curiosity: Curiosity | None = None
         self.mode = mode
         self.optimizer = optimizer
         self.weight_decay = weight_decay
@@ -130,6 +147,11 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             check("actor_loss_coef", actor_loss_coef)
         elif actor_loss_coef != 1.0:
             raise UserError(f"{type(self).__name__} has no actor_loss_coef: its loss is another.")
+        if "momentum" in allowed:
+            check("momentum", momentum)
+        elif momentum is not None:
+            raise UserError(f"{type(self).__name__} has no momentum that can be set.")
+        self.momentum = momentum
         self.actor_loss_weight = actor_loss_coef
         self.actor_loss_coef = weight_at(actor_loss_coef, 1.0)
         self.instrument_every = self.looks if instrument_every is None else instrument_every
@@ -196,6 +218,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             frames: Any = self.rollout_buffer
             frames.gap = int(getattr(self.env, "gap", 1))
             frames.channels = frame_channels(self.observation_space)
+        if self.momentum is not None:
+            require_betas(self.policy.optimizer)
         separate_mask(self.policy.optimizer, self.policy.features_extractor)
         self.losses = AuxiliaryLosses(
             specs=self.specs,
@@ -227,6 +251,32 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             auxiliary=self.losses,
             forward=policy_forward if self.network is None else self.network.forward,
             precision=self.precision,
+        )
+        if self.specs.intrinsic is not None:
+            self._become_curious(self.specs.intrinsic)
+
+    def _become_curious(self, spec: dict[str, Any]) -> None:
+        self.curiosity = Curiosity(
+            spec=spec,
+            policy=self.policy,
+            observation_space=self.observation_space,
+            n_envs=self.n_envs,
+            seed=self._stream_seed,
+            device=self.device,
+        )
+        if learned := self.curiosity.learned:
+            self.policy.optimizer.add_param_group({"params": learned})
+            self.update.beside["intrinsic"] = learned
+
+    def _objective(self) -> Objective:
+        """Who is asked for the terms of a minibatch: this algorithm, or its curiosity around it."""
+        if self.curiosity is None:
+            return self
+        return CuriousObjective(
+            objective=self,
+            curiosity=self.curiosity,
+            memory=self.rollout_buffer,
+            policy=self.policy,
         )
 
     def _memory(self) -> dict[str, Any]:
@@ -274,7 +324,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         return self.n_steps * self.n_envs * self.shares
 
     def modules(self) -> dict[str, nn.Module]:
-        return {"policy": self.policy, "auxiliary": self.auxiliary}
+        own = {"policy": self.policy, "auxiliary": self.auxiliary}
+        return own if self.curiosity is None else own | {"intrinsic": self.curiosity}
 
     def buffer_state(self) -> dict[str, np.ndarray]:
         return self.rollout_buffer.state()
@@ -283,12 +334,19 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.rollout_buffer.load_state(state)
 
     def stream_state(self) -> dict[str, Tensor]:
-        return self.losses.state()
+        own = self.losses.state()
+        if self.curiosity is not None:
+            own["intrinsic"] = self.curiosity.generator.get_state()
+        return own
 
     def load_stream_state(self, state: dict[str, Tensor]) -> None:
         self.losses.load_state(state)
+        if self.curiosity is not None:
+            self.curiosity.generator.set_state(state["intrinsic"])
 
     def share(self, reduction: Reduction) -> None:
+        if self.curiosity is not None and reduction.size > 1:
+            raise UserError("an intrinsic reward is scaled by one process: set ranks=1.")
         self.shares = reduction.size
         self.update.share(reduction)
 
@@ -311,7 +369,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             augmentation = specs.augmentation | {"use": specs.use}
         actor = {"actor_loss_coef": self.actor_loss_weight}
         return {
-            **(actor if self.actor_loss_weight != 1.0 else {}),  # older checkpoints have none
+            # older checkpoints have none of these
+            **(actor if self.actor_loss_weight != 1.0 else {}),
+            **({} if self.momentum is None else {"momentum": self.momentum}),
+            **({} if specs.intrinsic is None else {"intrinsic": specs.intrinsic}),
             "encoder": specs.encoder,
             "auxiliary": specs.auxiliary or None,
             "augmentation": augmentation,
@@ -371,6 +432,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     ) -> bool:
         began, before = perf_counter(), self.num_timesteps
         done, seconds = self._collect(env, callback, rollout_buffer, n_rollout_steps)
+        if done and self.curiosity is not None:
+            for name, number in self.curiosity.finish(self.rollout_buffer, self.policy).items():
+                self.logger.record(name, number)
         # The other ranks have played as many.
         self.num_timesteps = before + self.shares * (self.num_timesteps - before)
         self._phase = "collected" if done else "ready"
@@ -424,12 +488,17 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.auxiliary.train(True)
         self._update_learning_rate(self.policy.optimizer)
         keep_own_rates(self.policy.optimizer)
+        if self.momentum is not None:
+            momentum = weight_at(self.momentum, self._current_progress_remaining, "momentum")
+            set_momentum(self.policy.optimizer, momentum)
+            self.logger.record("train/momentum", momentum)
         if self.network is not None and isinstance(self.policy.optimizer, FusedRMSprop):
             self.policy.optimizer.compile(self.network)
         self._begin_update()
         weights = self.losses.weights(self.num_timesteps, self._current_progress_remaining)
+        self.losses.begin_update(lambda: self.rollout_buffer.returns, weights)
         target_kl = self._target_kl()
-        metrics = UpdateMetrics()
+        metrics, objective = UpdateMetrics(), self._objective()
         every = self.instrument_every  # in updates, while SB3's _n_updates counts epochs
         watched = every and (self._iterations - 1) % every == 0
         churn: Churn | None = None
@@ -440,14 +509,15 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                 actions = minibatch.actions
                 if isinstance(self.action_space, spaces.Discrete):
                     actions = actions.long().flatten()
-                losses = self.update.losses(
-                    self,
-                    minibatch,
-                    actions,
-                    weights,
-                    lambda samples=minibatch: self.rollout_buffer.fields(samples),  # type: ignore[misc]
-                    self.num_timesteps,
-                )
+                with record_function("update.losses"):
+                    losses = self.update.losses(
+                        objective,
+                        minibatch,
+                        actions,
+                        weights,
+                        lambda samples=minibatch: self.rollout_buffer.fields(samples),  # type: ignore[misc]
+                        self.num_timesteps,
+                    )
                 metrics.add(losses)
                 if watched:
                     watched = False
@@ -503,12 +573,17 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         record("train/ent_coef", self.ent_coef)
         if callable(self.arguments["vf_coef"]):
             record("train/vf_coef", self.vf_coef)
+        for term in ("intrinsic_value", "intrinsic_model"):
+            if term in means:
+                record(f"loss/{term}", means[term])
         if not weights:
             return
         shares = metrics.shares(means, weights)
         total = sum(shares.values())
         for name, magnitude in shares.items():
             record(f"loss/{name}_share", magnitude / total if total else 0.0)
+        for name, number in self.losses.noted().items():
+            record(name, number)
         for name, weight in weights.items():
             record(f"loss/{name}", means[name])
             record(f"loss/{name}_weight", weight)
@@ -520,12 +595,12 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()
-        return [*names, "auxiliary"], variables
+        return [*names, "auxiliary", *(["curiosity"] if self.curiosity else [])], variables
 
 
-def weight_at(coefficient: Any, progress_remaining: float) -> float:
+def weight_at(coefficient: Any, progress_remaining: float, name: str = "actor_loss_coef") -> float:
     """A weight that is a number or a schedule's spec, at this point of training."""
-    return float(schedule(coefficient, name="actor_loss_coef")(progress_remaining))
+    return float(schedule(coefficient, name=name)(progress_remaining))
 
 
 class UpdateMetrics:

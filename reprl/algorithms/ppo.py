@@ -23,6 +23,7 @@ class PPO(OnPolicy, stable_baselines3.PPO):
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
     log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "policy_gradient_loss"}
     looks: ClassVar[int] = 5
+    explores: ClassVar[bool] = True
 
     def loss_terms(
         self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch

@@ -6,7 +6,7 @@ step whose game is still going on has no return yet and moves nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Reinforce(A2C):
     """Williams' REINFORCE; `baseline` subtracts what the value head expects of a state."""
 
     rollout_buffer: EpisodeMemory
+    explores: ClassVar[bool] = False  # a whole game's return has no end to look beyond
 
     def __init__(self, policy: Any, env: Any, *, baseline: bool = True, **kwargs: Any) -> None:
         self.baseline = flag("baseline", baseline)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from reprl.auxiliary.losses import require_reach
 from reprl.envs.objects import edges
+from reprl.transfer import on_device
 
 
 class Minibatch(NamedTuple):
@@ -43,6 +44,11 @@ class RolloutMemory(RolloutBuffer):
     past_actions: np.ndarray | None = None  # (h, n_envs) int64
     wants_boxes: bool = False  # a loss needs the truth of every step
     boxes: list[np.ndarray]  # (n_envs, K, 4) each, of the rollout so far
+
+    def to_torch(self, array: np.ndarray, copy: bool = True) -> Tensor:
+        if self.device.type == "cpu":
+            return super().to_torch(array, copy)
+        return on_device(array, self.device)
 
     def look(self, env: Any) -> None:
         """Before a step: note where everything is in the observations, if a loss needs that."""
@@ -99,6 +105,11 @@ class RolloutMemory(RolloutBuffer):
             "actions_at": lambda offset: self.actions_at(index, offset),
             **self.boxes_of(index),
         }
+
+    def observed(self, index: np.ndarray, later: int = 0) -> np.ndarray:
+        """Observations (B, ...) of samples, or `later` steps on, whatever ended in between."""
+        env, time = index // self.buffer_size, index % self.buffer_size
+        return self._observations(env, time + later)
 
     # -- neighbours ---------------------------------------------------------------------------
 

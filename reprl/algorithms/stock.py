@@ -1,7 +1,7 @@
 """What wraps an algorithm of SB3 whose update stays SB3's: our encoder in it, our seam around it.
 
 configuration -> **SB3's constructor** -> SB3's own loop and update, saved, resumed and evaluated as
-any other. Auxiliary losses and augmentations belong to the shared update, which is not used here.
+any other. Auxiliary losses and augmentations are for those whose `extras` say so.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Stock(Algorithm):
                 raise UserError(f"{name} has no {part}: set {part}=none.")
         if mode != "plain":
             raise UserError(f"{name} has no fast mode: set mode=plain.")
-        self.specs: Specs = agent_specs(encoder=encoder, attention=attention)
+        self.specs: Specs = agent_specs(
+            encoder=encoder, attention=attention, auxiliary=auxiliary, augmentation=augmentation
+        )
         try:
             bound = inspect.signature(self.stock.__init__).bind(self, policy, env, **kwargs)
         except TypeError as error:
@@ -67,7 +69,7 @@ class Stock(Algorithm):
         """SB3's policy arguments with our encoder in place of its features extractor."""
         spec = self.specs.encoder
         if spec is None:
-            return given
+            return None if given is None else dict(given)  # SB3 writes into it
         arguments = dict(given or {})
         arguments["features_extractor_class"] = build_encoder
         arguments["features_extractor_kwargs"] = {"spec": spec}
@@ -81,4 +83,9 @@ class Stock(Algorithm):
         return heads
 
     def settings(self) -> dict[str, Any]:
-        return {"encoder": self.specs.encoder, "mode": self.mode}
+        specs, found = self.specs, {"encoder": self.specs.encoder, "mode": self.mode}
+        if specs.auxiliary:
+            found["auxiliary"] = specs.auxiliary
+        if specs.augmentation is not None:
+            found["augmentation"] = specs.augmentation | {"use": specs.use}
+        return found

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
+from torch.profiler import record_function
 
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.policy import PolicyOutput, policy_forward
@@ -103,6 +104,8 @@ class Update:
         self.forward = forward
         self.reduction: Reduction = reduction or OneProcess()
         self.precision = precision
+        # what else is learned beside the policy, each clipped by itself
+        self.beside: dict[str, list[torch.nn.Parameter]] = {"auxiliary": auxiliary.parameters}
 
     def share(self, reduction: Reduction) -> None:
         """From now on minibatches are shares of larger ones."""
@@ -160,14 +163,20 @@ class Update:
         """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
         optimizer = self.policy.optimizer
         optimizer.zero_grad()
-        losses.total.backward()
-        self.reduction.gradients([*self.policy.parameters(), *self.auxiliary.parameters])
+        with record_function("update.backward"):
+            losses.total.backward()
+        with record_function("update.step"):
+            return self._move(optimizer, step, max_grad_norm)
+
+    def _move(self, optimizer: torch.optim.Optimizer, step: int, max_grad_norm: float) -> float:
+        others = [p for parameters in self.beside.values() for p in parameters]
+        self.reduction.gradients([*self.policy.parameters(), *others])
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
         norms = {"gradient": norm}
-        if self.auxiliary.parameters:
-            norms["auxiliary gradient"] = torch.nn.utils.clip_grad_norm_(
-                self.auxiliary.parameters, max_grad_norm
-            )
+        for name, parameters in self.beside.items():
+            if parameters:
+                clipped = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+                norms[f"{name} gradient"] = clipped
         for name, value in norms.items():
             if not math.isfinite(number := float(value)):
                 raise Diverged(name, number, step)

@@ -15,10 +15,13 @@ from reprl.auxiliary.regularization import Regularization
 from reprl.auxiliary.representation import Representation
 from reprl.auxiliary.saliency_guided import SaliencyGuided
 from reprl.auxiliary.self_prediction import SelfPrediction
+from reprl.auxiliary.soda import Soda
 from reprl.auxiliary.sparsity import Sparsity
 from reprl.auxiliary.spatiotemporal import SpatioTemporal
+from reprl.auxiliary.svea import Svea
 from reprl.auxiliary.temporal import TemporalContrastive
 from reprl.auxiliary.total_variation import TotalVariation
+from reprl.auxiliary.ucb_drac import UcbDrAC
 from reprl.auxiliary.vae import VariationalAutoencoder
 
 __all__ = [
@@ -39,10 +42,13 @@ __all__ = [
     "RewardPrediction",
     "SaliencyGuided",
     "SelfPrediction",
+    "Soda",
     "Sparsity",
     "SpatioTemporal",
+    "Svea",
     "TemporalContrastive",
     "TotalVariation",
+    "UcbDrAC",
     "ValuePrediction",
     "VariationalAutoencoder",
 ]

@@ -8,11 +8,9 @@ a plain spec for reprl.schedules, and by 0 before environment step `begin.get(te
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import torch
 from gymnasium import spaces
@@ -21,9 +19,9 @@ from torch import Tensor, nn
 
 from reprl.augmentation.base import Augmentation
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
+from reprl.instances import RemembersArguments
 from reprl.reduction import OneProcess, Reduction
 from reprl.schedules import Coefficient, scaled
-from reprl.schema import GIVEN
 from reprl.settings import LOSS
 from reprl.validation import checker
 
@@ -112,19 +110,12 @@ class Context:
     mirror: Tensor | None = None  # (n_actions,) int64: each action with LEFT and RIGHT exchanged
 
 
-class AuxiliaryLoss(nn.Module):
+class AuxiliaryLoss(RemembersArguments, nn.Module):
     """A named dict of loss terms with one weight each."""
 
     reach: int = 0  # the largest |offset| this loss asks of Batch.at
     needs: frozenset[str] = frozenset()  # the fields of OPTIONAL that this loss reads
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # coefficients go into `weights`: what an instance was made with is not to be seen in it
-        loss = super().__new__(cls)
-        with suppress(TypeError):  # which __init__ says
-            given = inspect.signature(cls.__init__).bind(loss, *args, **kwargs).arguments
-            loss.__dict__[GIVEN] = {k: v for k, v in given.items() if v is not loss}
-        return loss
+    scored: bool = False  # whether begin_update() is to be told what the rollout paid
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,6 +130,13 @@ class AuxiliaryLoss(nn.Module):
 
     def setup(self, context: Context) -> None:
         """Build heads and momentum copies; runs under the auxiliary losses' own random stream."""
+
+    def begin_update(self, score: float) -> None:
+        """A rollout is over, whose mean return is `score`; called before its update if `scored`."""
+
+    def noted(self) -> dict[str, float]:
+        """Numbers for the log after an update, besides the terms."""
+        return {}
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         """Return one scalar per term of `weights`; those the batch does not want may be absent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -21,11 +23,13 @@ class DrAC(AuxiliaryLoss):
 
     needs = frozenset({"log_probs", "values"})
 
+    term: ClassVar[str] = "drac"
+
     def __init__(
         self, *, coef: Coefficient = 0.1, augmentation: Spec | None = None, begin: int = 0
     ) -> None:
         super().__init__()
-        self.declare("drac", coef=coef, begin=begin)
+        self.declare(self.term, coef=coef, begin=begin)
         self.views = Views(augmentation)
 
     def setup(self, context: Context) -> None:
@@ -41,4 +45,4 @@ class DrAC(AuxiliaryLoss):
         actions = self.views.actions(view, actions.to(log_probs.device))
         surprise = -log_probs.gather(1, actions[:, None]).squeeze(1)  # (B,)
         gap = batch.values.detach() - values
-        return {"drac": (surprise + 0.5 * gap.square()).mean()}
+        return {self.term: (surprise + 0.5 * gap.square()).mean()}

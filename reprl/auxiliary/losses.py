@@ -7,10 +7,11 @@ weight is 0 leaves the policy's parameters as stock SB3 has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -31,7 +32,10 @@ from reprl.rng import ModuleStream, stream_seed, torch_stream
 from reprl.schedules import Schedule, schedule
 
 # an update's own numbers, which share a log with the terms
-RESERVED = ("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl")
+RESERVED = (
+    *("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl"),
+    *("intrinsic_value", "intrinsic_model"),
+)
 
 
 def require_reach(offset: int, history: int) -> None:
@@ -57,9 +61,11 @@ class AuxiliaryLosses:
         supplies: frozenset[str],
         seed: int,
         device: torch.device,
+        forward: Callable[[Any, Tensor], PolicyOutput] = policy_forward,
     ) -> None:
         self.specs = specs
         self.policy = policy
+        self._forward = forward
         self.terms = Terms()
         self.reduction: Reduction = OneProcess()
         self.modules = self.terms.losses  # name -> loss, one nn.ModuleDict
@@ -205,6 +211,20 @@ class AuxiliaryLosses:
         with self._streams():
             return self.terms.compute(batch, wanted, self.encoder)
 
+    def begin_update(self, returns: Callable[[], np.ndarray], begun: Container[str]) -> None:
+        """Tell losses that ask for it the mean of a rollout's returns (T, n_envs).
+
+        `begun` are the terms that count already.
+        """
+        told = [loss for loss in self.terms.counting(begun) if loss.scored]
+        score = float(self.reduction.rows(returns()).mean()) if told else 0.0
+        for loss in told:
+            loss.begin_update(score)
+
+    def noted(self) -> dict[str, float]:
+        """What the losses say for the log besides their terms."""
+        return {name: number for loss in self.terms.each() for name, number in loss.noted().items()}
+
     def after_step(self) -> None:
         for loss in self.terms.each():
             loss.after_step()
@@ -273,7 +293,7 @@ class AuxiliaryLosses:
         self, observations: Tensor, actions: Tensor, supplies: frozenset[str]
     ) -> DryBatch:
         """A batch in which nothing happens."""
-        output = policy_forward(self.policy, observations)
+        output = self._forward(self.policy, observations)
         zeros = torch.zeros(len(actions), device=actions.device)
         place = zeros.long()
 
@@ -335,6 +355,11 @@ class Terms:
         for loss in self.losses.values():
             assert isinstance(loss, AuxiliaryLoss)
             yield loss
+
+    def counting(self, begun: Container[str]) -> list[AuxiliaryLoss]:
+        """The losses of which a term has begun."""
+        names = {loss for public, (loss, _) in self._owners.items() if public in begun}
+        return [loss for name, loss in self.losses.items() if name in names]  # type: ignore[misc]
 
     @property
     def names(self) -> set[str]:

@@ -18,6 +18,10 @@ LONGEST_STEP = 18  # digits: what a step, and a 64-bit number, can have
 OLD = ".old"  # ends the name of a checkpoint that is being replaced
 
 
+class Damaged(Exception):
+    """A file of a checkpoint is missing or not what its manifest says."""
+
+
 def path_of(folder: str | Path, step: int) -> Path:
     """Where the checkpoint of a step stands."""
     return Path(folder) / "checkpoints" / f"{step:012d}"

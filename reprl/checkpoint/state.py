@@ -56,8 +56,11 @@ class Restorable(Protocol):
     meta: dict[str, Any]
 
 
-def capture(model: Algorithm) -> Captured:
-    """Copy the state of a model that is between two updates."""
+def capture(model: Algorithm, *, whole: bool = True) -> Captured:
+    """Copy the state of a model that is between two updates.
+
+    Without `whole` the rows of a replay buffer are left to `reprl.checkpoint.chunks`.
+    """
     if model._phase != "ready":
         raise UserError(
             "a model can be captured only between two updates (before a rollout or after training)."
@@ -87,6 +90,10 @@ def capture(model: Algorithm) -> Captured:
         "log": model.pending_log(),
         "mask": model.monitor.state(),
     }
+    if (data := model.replay()) is not None:
+        meta["replay"] = {"added": data.added, "first": data.oldest, "chunks": []}
+        kept = data.rows(data.oldest, data.added) if whole else {}
+        state |= {f"replay.{name}": _tensor(rows) for name, rows in kept.items()}
     if model._last_obs is not None and model._last_episode_starts is not None:
         last = np.asarray(model._last_obs)
         # Convolutions round by memory layout, so the order of the axes in memory is kept.
@@ -137,6 +144,7 @@ def _restore(model: Algorithm, captured: Restorable) -> None:
     if meta["compiled"] is not None:
         model.require_compiled(meta["compiled"])
     model.load_buffer_state(_part(state, "memory."))
+    _restore_replay(model, captured)
     streams = {k: torch.from_numpy(v) for k, v in _part(state, "stream.").items()}
     model.load_stream_state(streams)
     model._last_obs = model._last_episode_starts = None
@@ -161,6 +169,22 @@ def _restore(model: Algorithm, captured: Restorable) -> None:
         model._last_obs = None  # the environment could not be saved: start new episodes
     if model.env is not None:
         rng.load_global_state(_part(state, "random."), model.device)
+
+
+def _restore_replay(model: Algorithm, captured: Restorable) -> None:
+    """The rows of a replay buffer, of the capture itself or from the chunks of its run."""
+    data, record = model.replay(), captured.meta.get("replay")
+    if data is None or model.env is None:
+        return
+    if record is None:
+        raise UserError("this checkpoint has no replay buffer, and its algorithm goes on from one.")
+    if rows := _part(captured.state, "replay."):
+        data.load_rows(int(record["first"]), rows)
+        data.stand_at(int(record["added"]))
+        return
+    path = getattr(captured, "path", None)
+    assert path is not None
+    model.written.load(path.parent.parent, record, data)
 
 
 def _restore_weights(model: Algorithm, captured: Restorable) -> None:
@@ -311,10 +335,13 @@ def _load_optimizer(model: Algorithm, tensors: dict[str, Tensor], scalars: dict[
     for place, value in {**tensors, **scalars}.items():
         name, _, key = place.rpartition("|")
         parameter = named[name]
+        owner = owners[id(parameter)]
         if isinstance(value, Tensor):
             like = parameter if value.shape == parameter.shape else value
-            value = torch.empty_like(like, dtype=value.dtype).copy_(value)
-        owners[id(parameter)].state[parameter][key] = value
+            # A fused step counts on the device of what it moves.
+            device = parameter.device if owner.defaults.get("fused") else like.device
+            value = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
+        owner.state[parameter][key] = value
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -26,7 +26,9 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from reprl import __version__, guard
+from reprl.checkpoint.chunks import remove_unnamed, verify_chunks
 from reprl.checkpoint.files import OLD, candidates, path_of, prune, recover, remove_leftovers
+from reprl.checkpoint.files import Damaged as Damaged
 from reprl.checkpoint.files import steps as steps
 from reprl.components import described
 from reprl.envs.games import game
@@ -102,7 +104,8 @@ def save(
 
     `others` are the private states of the ranks from 1 on.
     """
-    captured = model.capture()  # type: ignore[attr-defined]
+    data = getattr(model, "replay", lambda: None)()
+    captured = model.capture() if data is None else model.capture(whole=False)  # type: ignore[attr-defined]
     if others:
         captured.meta["ranks"] = [other.meta for other in others]
         for rank, other in enumerate(others, start=1):
@@ -112,6 +115,8 @@ def save(
     place.mkdir(parents=True, exist_ok=True)
     recover(folder)
     remove_leftovers(folder)  # of a kill inside an earlier write
+    if data is not None:  # on the disk before the checkpoint that names it
+        captured.meta["replay"] = model.written.append(Path(folder), data)  # type: ignore[attr-defined]
     draft = place / f".{final.name}.draft"
     draft.mkdir()
     try:
@@ -126,6 +131,8 @@ def save(
     shutil.rmtree(place / f".{final.name}{OLD}", ignore_errors=True)
     if keep is not None:
         prune(folder, model.num_timesteps, keep, protect)
+    if data is not None:
+        remove_unnamed(Path(folder), [path_of(folder, step) for step in steps(folder)])
     return final
 
 
@@ -159,6 +166,7 @@ def save_weights(stored: StoredCheckpoint, folder: str | Path) -> Path:
         name: t.half() if t.dtype == torch.float32 else t for name, t in stored.parameters.items()
     }
     meta = {**stored.meta, "weights_only": True, "episodes": None, "successes": None, "log": {}}
+    meta.pop("replay", None)
     final = path_of(folder, stored.step)
     final.parent.mkdir(parents=True, exist_ok=True)
     draft = final.parent / f".{final.name}.draft"
@@ -264,8 +272,10 @@ def verify(path: Path) -> dict[str, str]:
             found[file] = str(damage)
     if set(found.values()) == {"ok"}:
         try:
-            _read(path)
-        except Damaged as damage:
+            meta = _read(path).meta
+            if isinstance(meta.get("replay"), dict):
+                found |= verify_chunks(path.parent.parent, meta["replay"])
+        except (Damaged, LookupError, TypeError) as damage:
             found["state.json"] = str(damage)
     return found
 
@@ -284,10 +294,6 @@ def require_same_shapes(model: BaseAlgorithm, stored: StoredCheckpoint) -> None:
             raise UserError(
                 f"{where}: {name} is {theirs[name]} there and {ours[name]} in the model."
             )
-
-
-class Damaged(Exception):
-    """A file of a checkpoint is missing or not what its manifest says."""
 
 
 class _Record(dict[str, Any]):

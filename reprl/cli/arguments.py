@@ -45,10 +45,14 @@ TRUST = Key(
 
 # one command writes a folder and another a file, one takes many variants: either word is taken
 ALSO = {"out": "output", "output": "out", "variant": "variants", "variants": "variant"}
+ALSO |= {"env.game": "game"}  # as reprl train has it
 WANDB = Key(
     "off",
     "also log to the run's wandb run: off, offline or online",
     choices=lambda: ("off", "offline", "online"),
+)
+GAME = Key(
+    None, "the game of a model of Stable-Baselines3, which does not say it (breakout if not given)"
 )
 OUT = Key(None, "folder for the results, where the run's own is not to be written", "path")
 

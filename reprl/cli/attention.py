@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, WANDB, Key, parse
+from reprl.cli.arguments import GAME, OUT, TRUST, WANDB, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
 from reprl.escaping import shown
@@ -43,6 +43,7 @@ KEYS = {
     ),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "wandb": WANDB,
+    "game": GAME,
     "out": OUT,
     "trust": TRUST,
 }
@@ -57,11 +58,13 @@ def run(arguments: list[str]) -> int:
         raise UserError("over_training=true looks at every checkpoint: leave checkpoint= out.")
     from reprl.envs.games import game as game_of
     from reprl.envs.games import no_script
-    from reprl.evaluation.checkpoints import each, require_ale, targets
+    from reprl.evaluation.checkpoints import each, keep_game, require_ale, targets
     from reprl.evaluation.variants import expand
 
-    found, problems = targets(place, values["checkpoint"], out=values["out"], into="attention")
-    require_ale(found, "reprl attention")
+    found, problems = targets(
+        place, values["checkpoint"], out=values["out"], into="attention", game=values["game"]
+    )
+    require_ale(found, "reprl attention", procgen=True)
     game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:
@@ -76,6 +79,7 @@ def run(arguments: list[str]) -> int:
     torch.set_num_threads(values["threads"])
 
     def look(target: Measured) -> None:
+        keep_game(target)
         for variant in variants:
             _target(target, variant, values)
 

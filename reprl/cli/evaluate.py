@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, WANDB, Key, convert, parse
+from reprl.cli.arguments import GAME, OUT, TRUST, WANDB, Key, convert, parse
 from reprl.config.placement import machine_cores
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
@@ -68,6 +68,7 @@ KEYS = {
     "threads": Key(1, "torch's threads, of a process that plays alone", "int", allowed=THREADS),
     "progress": Key("auto", "auto or off", choices=lambda: ("auto", "off")),
     "wandb": WANDB,
+    "game": GAME,
     "out": OUT,
     "trust": TRUST,
 }
@@ -79,7 +80,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate every run of the folder, and the players that stand beside them."""
     places, values = parse("evaluate", arguments, KEYS, "many", archives=True)
     from reprl.evaluation.baselines import players
-    from reprl.evaluation.checkpoints import require_ale, targets
+    from reprl.evaluation.checkpoints import keep_game, require_ale, targets
 
     for place in places:
         if sum(place.resolve() == other.resolve() for other in places) > 1:
@@ -87,7 +88,7 @@ def run(arguments: list[str]) -> int:
     several, todo = len(places) > 1, []
     for place in places:  # all of them are looked at before the first game
         out = values["out"] / place.stem if several and values["out"] else values["out"]
-        found, problems = targets(place, values["checkpoint"], out=out)
+        found, problems = targets(place, values["checkpoint"], out=out, game=values["game"])
         if values["twin"]:
             require_ale(found, "twin=true")
         game = found[0].game
@@ -106,6 +107,8 @@ def run(arguments: list[str]) -> int:
         if several:
             print(f"\n{shown(place)}")
         own = {**values, "out": out}
+        for target in found:
+            keep_game(target)
         codes.append(
             _twins(found, variants, own)
             if values["twin"]

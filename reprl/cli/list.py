@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reprl.envs.defaults import PROCGEN
 from reprl.errors import UserError, nearest
 
 HELP = "what there is to choose from: groups, their options, variants, keys"
@@ -35,11 +36,12 @@ def catalogue(config_dirs: list[Path]) -> dict[str, dict[str, str]]:
     """Group -> option -> help; the variants and suites are a group too."""
     from reprl.config.compose import groups, options
     from reprl.envs.machine import games
+    from reprl.envs.procgen_names import procgen_games
     from reprl.envs.variation import find, variants
 
     pages = {group: options(group, config_dirs) for group in groups(config_dirs)}
     pages["variant"] = {name: find(name).help for name in variants()}
-    pages["game"] = {name: _about(name) for name in games()}
+    pages["game"] = {name: _about(name) for name in (*games(), *procgen_games())}
     return pages
 
 
@@ -49,6 +51,8 @@ def _about(name: str) -> str:
     from reprl.envs.variation import variants
 
     found = game(name)
+    if name.startswith(PROCGEN):
+        return "no truth: training levels against unseen ones (env=procgen, extra reprl[procgen])."
     if not found.has_truth:
         return "no truth: played, drawn and reported, not scored for attention."
     script = " and a scripted player" if found.scripted else ""

@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     from reprl.evaluation.checkpoints import each, require_ale, targets
 
     found, problems = targets(place, values["checkpoint"], out=values["out"])
-    require_ale(found, "reprl plasticity")
+    require_ale(found, "reprl plasticity", procgen=True)
     for problem in problems:
         print(f"WARNING: {shown(problem)}", file=sys.stderr)
     import torch

@@ -33,7 +33,7 @@ KEYS = {
         "auto", "auto, window or terminal", choices=lambda: ("auto", "window", "terminal")
     ),
     "seed": Key(0, "the first game", "int", allowed=SEED),
-    "game": Key(DEFAULT_GAME, "the game; of an agent it is the agent's"),
+    "game": Key(None, "the game, breakout if not given; of an agent it is the agent's"),
     "record": Key(False, "keep your games: the same ones that agents are evaluated on", "bool"),
     "episodes": Key(3, "with record=true: games to play", "int", allowed=EPISODES),
     "name": Key("me", "with record=true: who plays"),
@@ -54,8 +54,8 @@ def run(arguments: list[str]) -> int:
     if values["record"]:
         check_writable(values["out"], "out")
         _require_name(values["name"])
-    seen, agent = watched(places[0], values["seed"]) if places else ({}, None)
-    played = seen.get("game") or canonical(values["game"])
+    seen, agent = watched(places[0], values["seed"], values["game"]) if places else ({}, None)
+    played = seen.get("game") or canonical(values["game"] or DEFAULT_GAME)
     variant = find(values["variant"], values["severity"], played)
     tasks = [Task(variant, e, values["seed"]) for e in range(values["episodes"])]
     if not values["record"]:
@@ -118,13 +118,15 @@ def _require_name(name: str) -> None:
         raise UserError(f"name={name[:60]} must be 1 to 40 letters, digits, spaces, dots or -.")
 
 
-def watched(place: Path, seed: int) -> tuple[dict[str, Any], Callable[[np.ndarray, bool], int]]:
+def watched(
+    place: Path, seed: int, game: str | None = None
+) -> tuple[dict[str, Any], Callable[[np.ndarray, bool], int]]:
     """What the newest agent below a folder sees, and how it chooses its actions."""
     from reprl.evaluation.checkpoints import require_ale, targets
     from reprl.policy import player_of, restarted, sample_actions
     from reprl.rng import numpy_stream
 
-    found, _ = targets(place, into=None)
+    found, _ = targets(place, into=None, game=game)
     require_ale(found, "reprl play")
     if len(found) > 1:
         names = ", ".join(target.name for target in found[:4])

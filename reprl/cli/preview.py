@@ -13,7 +13,9 @@ from reprl.validation import Number
 HELP = "a contact sheet of the variants, or a video of the scripted player on one"
 
 KEYS = {
-    "game": Key(DEFAULT_GAME, "a game with a scripted player: breakout, pong, your own"),
+    "game": Key(
+        DEFAULT_GAME, "breakout, freeway, pong, your own with a scripted player, or procgen/coinrun"
+    ),
     "variant": Key(
         None, "variants to show, such as green_lines@0.7,drift_left; all if not given", "list"
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprl.cli.arguments import OUT, TRUST, Key
+from reprl.cli.arguments import GAME, OUT, TRUST, Key
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -24,6 +24,7 @@ PLAYER = Key("agent", f"who plays: {', '.join(PLAYERS)}", choices=lambda: PLAYER
 COMMON = {
     "checkpoint": Key("newest", "newest, best or a step"),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "game": GAME,
     "out": OUT,
     "trust": TRUST,
 }
@@ -40,7 +41,7 @@ def found_runs(places: Sequence[Path], values: dict[str, Any], what: str) -> lis
         out = values["out"]
         if out is not None and len(places) > 1:
             out = out / (place.stem if place.is_file() else place.resolve().name)
-        some, problems = targets(place, values["checkpoint"], out=out)
+        some, problems = targets(place, values["checkpoint"], out=out, game=values["game"])
         for problem in problems:
             print(f"WARNING: {shown(problem)}", file=sys.stderr)
         found += [t for t in some if t.place not in {other.place for other in found}]
@@ -69,7 +70,10 @@ def each_run(
 
 
 def begin(target: Measured, doing: str) -> None:
-    """Say which run is looked at."""
+    """Say which run is looked at, and keep which game it plays."""
+    from reprl.evaluation.checkpoints import keep_game
+
+    keep_game(target)
     print(f"{doing}: {shown(target.name)} at step {target.step} ...", file=sys.stderr, flush=True)
 
 

@@ -10,7 +10,7 @@ from reprl.cli.arguments import name_folders
 from reprl.distributed.environment import place, show_life
 from reprl.errors import UserError
 from reprl.runs.places import expanded, is_folder
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 
 HELP = "train one run, or with -m a sweep: reprl train encoder=impala seed=1"
 
@@ -71,7 +71,7 @@ def run(arguments: list[str]) -> int:
 
         from reprl.components import require_known_keys
 
-        for part in PARTS:
+        for part in CHOSEN:
             require_known_keys(part, getattr(config, part))
 
         print(yaml.safe_dump(config.plain(), sort_keys=False, default_flow_style=None), end="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reprl.cli.arguments import TRUST, Key, parse
+from reprl.cli.arguments import GAME, TRUST, Key, parse
 from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -32,6 +32,7 @@ KEYS = {
     "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
     "checkpoint": Key("newest", "newest, best or a step"),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
+    "game": GAME,
     "trust": TRUST,
 }
 
@@ -44,7 +45,7 @@ def run(arguments: list[str]) -> int:
 
     found = []
     for folder in folders:
-        here, problems = found_in(folder, values["checkpoint"])
+        here, problems = found_in(folder, values["checkpoint"], game=values["game"])
         found += here
         for problem in problems:
             print(f"WARNING: {shown(problem)}", file=sys.stderr)
@@ -53,7 +54,7 @@ def run(arguments: list[str]) -> int:
     games = sorted({target.game for target in found})
     if len(games) > 1:
         raise UserError(f"the runs play different games ({', '.join(games)}): film them apart.")
-    require_ale(found, "reprl video")
+    require_ale(found, "reprl video", procgen=True)
     variants = expand([values["variant"]], (), games[0])
     if len(variants) != 1:
         raise UserError(f"variant={values['variant']} must be one variant, got {len(variants)}.")

@@ -8,9 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reprl import trust
-from reprl.config.placement import machine_cores, shares_minibatches
-from reprl.envs.defaults import GYMNASIUM
+from reprl.config.placement import gpu_count, machine_cores, shares_minibatches
+from reprl.distributed.environment import here_on_machine
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
 from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
@@ -21,13 +24,21 @@ if TYPE_CHECKING:
 
 # of NVIDIA's driver, on Tegra, in WSL, and of AMD's
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
-PLAIN_ONLY = ("Reinforce", "DQN", "RecurrentPPO")  # algorithms without a fast mode
+CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
+# algorithms without a fast mode
+PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
 # what those have not that keep SB3's own update
 WITHOUT = {
-    "DQN": ("attention", "auxiliary", "augmentation"),
+    "QRDQN": ("auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
+    **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
 }
-PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala")
+EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
+FLAGS = (
+    *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
+    *("double", "dueling", "prioritized"),
+)
+PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala", "XResNet")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
 FED_CHANGE = ("differences", "both")  # values of encoder.input
 
@@ -52,7 +63,7 @@ def check_algo(config: Config) -> None:
                 f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
                 f"{part}; set {part}=none."
             )
-    for key in ("compile", "normalize_advantage", "use_rms_prop", "baseline", "double"):
+    for key in FLAGS:
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])
 
@@ -66,7 +77,7 @@ def check_batches(config: Config) -> None:
             f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
             f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
         )
-    if config.rollout < 2:
+    if config.rollout < 2 and "train_freq" not in config.algo:
         raise UserError("algo.n_steps x env.n_envs must be at least 2, to have a minibatch.")
     if config.env.workers > config.env.n_envs:
         raise UserError(
@@ -145,6 +156,20 @@ def check_curriculum(config: Config) -> None:
         raise UserError(f"env.curriculum={kind} is for training in games, not for pretraining.")
 
 
+def check_intrinsic(config: Config) -> None:
+    """Refuse an intrinsic reward where nothing adds it to the game's."""
+    if not config.intrinsic:
+        return
+    name, algo = config.choices.get("intrinsic"), config.choices.get("algo")
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    if words[0] == "reprl" and words[-1] not in EXPLORING:
+        raise UserError(
+            f"intrinsic={name}: algo={algo} takes no intrinsic reward; choose algo=ppo or a2c."
+        )
+    if config.ranks > 1:
+        raise UserError(f"intrinsic={name} is scaled by one process: set ranks=1.")
+
+
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode
@@ -178,13 +203,11 @@ def check_gymnasium(config: Config) -> None:
     game = config.env.game
     if not game.startswith(GYMNASIUM) or (trust.looks_only() and trust.names_user_code(game)):
         return
-    from reprl.envs.gymnasium_ids import action_names, sees_pictures, spaces_of
+    from reprl.envs.gymnasium_ids import sees_pictures, spaces_of
 
-    if not action_names(game):
+    if config.env.continuous:
         raise UserError(
-            f"{game} has continuous actions ({spaces_of(game)[1]}), and "
-            f"algo={config.choices.get('algo')} is evaluated by probabilities of discrete ones: "
-            "choose an environment with discrete actions."
+            f"env.continuous=true is ALE's: {game} has {spaces_of(game)[1]} as its actions."
         )
     if sees_pictures(game):
         return
@@ -199,6 +222,53 @@ def check_gymnasium(config: Config) -> None:
         raise UserError(
             f"{' and '.join(named)} {verb} on pictures, and {game} shows numbers ({shown}): choose "
             "encoder=mlp, mode=plain and no attention, auxiliary or augmentation."
+        )
+
+
+def check_procgen(config: Config) -> None:
+    """Refuse levels that a game of Procgen does not have, and settings that are ALE's."""
+    env = config.env
+    if not env.game.startswith(PROCGEN):
+        return
+    from reprl.envs.games import game
+    from reprl.envs.procgen_names import check_levels, require_levels
+
+    game(env.game)  # refuses one that is not there
+    if (env.stack, env.size) != (1, 64):
+        raise UserError(
+            f"env.game={env.game} is set otherwise than ALE's games: env=procgen "
+            f"env.game={env.game.removeprefix(PROCGEN)}."
+        )
+    check_levels(env, "env.")
+    for variant in (*env.variants, *config.eval.variants):
+        require_levels(env, variant, "env.")
+
+
+def check_actions(config: Config) -> None:
+    """Refuse an algorithm for discrete actions where they are continuous, and the reverse."""
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    game, plays_numbers = config.env.game, words[-1] in CONTINUOUS
+    if words[0] != "reprl" or (trust.looks_only() and trust.names_user_code(game)):
+        return
+    if not (game.startswith(GYMNASIUM) or config.env.continuous or plays_numbers):
+        return  # a game of ALE, which would have to be loaded
+    from gymnasium import spaces
+
+    from reprl.envs.games import action_space_of
+
+    space, algo = action_space_of(game, config.env.continuous), config.choices.get("algo")
+    if isinstance(space, spaces.Box) and not plays_numbers:
+        raise UserError(
+            f"algo={algo} chooses among discrete actions, and {game} has continuous actions "
+            f"({space}): choose algo=sac, td3 or ddpg."
+        )
+    if isinstance(space, spaces.Box) and not np.isfinite([space.low, space.high]).all():
+        raise UserError(f"{game} has actions without limits ({space}), which no algorithm takes.")
+    if not isinstance(space, spaces.Box) and plays_numbers:
+        count = getattr(space, "n", "other")
+        raise UserError(
+            f"algo={algo} acts with continuous numbers, and {game} has {count} discrete actions: "
+            "choose an environment with continuous ones, or in a game of ALE env.continuous=true."
         )
 
 
@@ -285,9 +355,7 @@ def device_of(device: str) -> str:
         choice("device", device, ("auto", "cpu", "cuda"))
     if device == "auto" and not may_have_gpu():
         return "cpu"
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = gpu_count()
     if device == "auto":
         device = "cuda" if count else "cpu"
     elif count == 0:
@@ -295,6 +363,22 @@ def device_of(device: str) -> str:
     elif ":" in device and not (device[5:].isdigit() and int(device[5:]) < count):
         raise UserError(f"device={device}: this machine has {count} CUDA device(s), from cuda:0.")
     return device
+
+
+def check_gpus(device: str, ranks: int) -> None:
+    """Refuse ranks of one machine that would have to share a GPU."""
+    if ranks == 1 or not device.startswith("cuda"):
+        return
+    if device != "cuda":
+        raise UserError(
+            f"device={device} is one GPU, and ranks={ranks} need one each: set device=cuda, and "
+            "every rank takes its own."
+        )
+    if (here := here_on_machine(ranks)) > (gpus := gpu_count()):
+        raise UserError(
+            f"ranks={ranks} with device=cuda: {here} ranks on this machine, which has {gpus} CUDA "
+            "device(s); every rank needs its own."
+        )
 
 
 def may_have_gpu(drivers: tuple[str, ...] = DRIVERS) -> bool:

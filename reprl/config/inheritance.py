@@ -24,7 +24,7 @@ from reprl.config.compose import OURS, groups, options, primary, search_dirs
 from reprl.config.overrides import flatten, parse, spelled
 from reprl.envs.games import game as game_of
 from reprl.errors import UserError
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 
 # of the parent's configuration, by what is loaded: dotted keys, or whole sections
 SEEN = ("encoder", "attention", "env.stack", "env.gap", "env.size", "env.background")
@@ -32,7 +32,7 @@ TAKEN = {
     "encoder": SEEN,
     "policy": (*SEEN, "env.game"),
     "all": (
-        *(*PARTS, "env", "total_steps", "seed", "mode", "threads", "ranks"),
+        *(*CHOSEN, "env", "total_steps", "seed", "mode", "threads", "ranks"),
         *("checkpoint", "eval", "log"),
     ),
 }
@@ -129,7 +129,7 @@ def inherited(
     parts = _parts_taken(parent)
     for key in TAKEN.get(parent.load, ()):
         section, _, name = key.partition(".")
-        if section in PARTS:
+        if section in CHOSEN:
             if section in parts and section not in said:
                 ours = {k: v for k, v in flatten(result).items() if k in said}
                 with trust.reading(parent.folder):
@@ -193,7 +193,7 @@ def _said_in(name: str, dirs: list[Path], depth: int = 0) -> set[str]:
 def _parts_taken(parent: Parent) -> list[str]:
     """The parts of a parent that are taken over; a teacher's way to learn is not."""
     settings, wanted = parent.settings, TAKEN.get(parent.load, ())
-    taken = [part for part in PARTS if part in wanted and part in settings]
+    taken = [part for part in CHOSEN if part in wanted and part in settings]
     target = str((settings.get("algo") or {}).get("_target_"))
     if target.rpartition(".")[2] in TEACHERS and target.startswith("reprl."):
         taken = [part for part in taken if part != "algo"]

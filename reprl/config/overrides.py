@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 
 from reprl.errors import UserError
 from reprl.schedules import KEYS, schedule
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 
 MOST_JOBS = 10_000  # of a sweep
 
@@ -33,7 +33,7 @@ def expand(
     jobs = 1
     for override in parse(overrides):
         key = override.get_key_element()
-        values = list(islice(_values(override, offered), MOST_JOBS + 1))
+        values = list(islice(values_of(override, offered), MOST_JOBS + 1))
         jobs *= len(values)
         if jobs > MOST_JOBS:  # refused before they are listed
             raise UserError(
@@ -43,7 +43,7 @@ def expand(
     return [list(job) for job in product(*choices.values())]
 
 
-def _values(override: Override, offered: Callable[[str], Iterable[str]]) -> Iterator[str]:
+def values_of(override: Override, offered: Callable[[str], Iterable[str]]) -> Iterator[str]:
     """The values that one override gives to the jobs of a sweep, one if it is no sweep."""
     if not override.is_sweep_override():
         yield override.get_value_element_as_str()
@@ -112,7 +112,11 @@ def spelled(overrides: list[str]) -> list[str]:
 
 
 # what a choice means for others, unless they are chosen too or an experiment is
-IMPLIED = {"env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"}}
+IMPLIED = {
+    "env=gymnasium": {"encoder": "mlp", "eval.variants": "[original]"},
+    "env=procgen": {"encoder": "impala", "eval.variants": "[original,unseen]"},
+}
+WIDE = ("algo=sac", "algo=td3", "algo=ddpg")  # whose authors had wider layers for numbers
 
 
 def implied(overrides: list[str]) -> list[str]:
@@ -121,6 +125,8 @@ def implied(overrides: list[str]) -> list[str]:
     found = []
     for choice, others in IMPLIED.items():
         if choice in overrides and "experiment" not in chosen:
+            if any(algo in overrides for algo in WIDE):
+                others = others | {"encoder": "mlp_256"}
             found += [f"{key}={value}" for key, value in others.items() if key not in chosen]
     return [*found, *overrides]
 
@@ -155,7 +161,7 @@ def replacements(overrides: list[str]) -> list[str]:
         if part == "callbacks" and override.type == OverrideType.CHANGE:
             rewritten.append(f"++{text}")  # their names are the user's
             continue
-        if part in PARTS and not dot and isinstance(value, dict) and value:
+        if part in CHOSEN and not dot and isinstance(value, dict) and value:
             if "_target_" not in value and not _nests_specs(value):
                 raise UserError(
                     f"'{text}': a {part} in braces needs _target_, the path of its class; keys of "
@@ -165,7 +171,7 @@ def replacements(overrides: list[str]) -> list[str]:
             continue
         if value == {} and override.type == OverrideType.CHANGE:
             raise UserError(f"{text} is empty and would change nothing: give a value.")
-        changes = part in PARTS and dot and override.type == OverrideType.CHANGE
+        changes = part in CHOSEN and dot and override.type == OverrideType.CHANGE
         built = isinstance(value, dict) and "_target_" in value
         if changes and isinstance(value, dict) and not built and _is_schedule(value):
             schedule(value, name=key)

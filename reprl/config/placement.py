@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 LEFT_OPEN = ("ranks", "env.workers")  # numbers in the YAML that may say auto
-SHARED = ("A2C", "PPO")  # of reprl's algorithms, those that train over several ranks
+SHARED = ("A2C", "PPO", "Imitation")  # of reprl's algorithms, those that train over several ranks
 
 
 def machine_cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def gpu_count() -> int:
+    """The CUDA devices that torch finds."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def shares_minibatches(algo: Mapping[str, Any]) -> bool:
@@ -72,9 +79,11 @@ class Chosen:
 
 
 def best_ranks(config: Config, cores: int) -> int:
-    """As many ranks as cores, or as the environments and minibatches divide into."""
-    if not shares_minibatches(config.algo) or config.device.startswith("cuda"):
+    """As many ranks as cores (or GPUs), or as the environments and minibatches divide into."""
+    if not shares_minibatches(config.algo):
         return 1
+    if config.device.startswith("cuda"):
+        cores = gpu_count() if config.device == "cuda" else 1
     batch = config.algo.get("batch_size") or config.rollout
     for ranks in range(min(cores, config.env.n_envs), 1, -1):
         if config.env.n_envs % ranks == 0 and batch % ranks == 0:

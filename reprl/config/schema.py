@@ -19,14 +19,18 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from reprl.config.checks import (
+    check_actions,
     check_algo,
     check_batches,
     check_curriculum,
+    check_gpus,
     check_gymnasium,
+    check_intrinsic,
     check_mirrors,
     check_motion,
     check_parent,
     check_pretraining,
+    check_procgen,
     check_ranks,
     check_variants,
     device_of,
@@ -36,14 +40,15 @@ from reprl.config.inheritance import inherited, parent_named, with_parents_choic
 from reprl.config.overrides import flatten
 from reprl.config.placement import AUTO, LEFT_OPEN, Chosen, ranks_under_torchrun
 from reprl.distributed.environment import place
-from reprl.envs.defaults import CLEAN, DEFAULT_GAME, GYMNASIUM, without_later
+from reprl.envs.defaults import CLEAN, GYMNASIUM, PROCGEN, without_later
 from reprl.errors import UserError, nearest
-from reprl.naming import method_of, parts_of
+from reprl.naming import in_game, method_of, parts_of
 from reprl.precision import BF16, FP32, PRECISIONS, quick_at_bf16, settled
 from reprl.schedules import TARGET
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 from reprl.settings import (
     CURRICULA,
+    DISTRIBUTIONS,
     ENV,
     EPISODES,
     MODES,
@@ -54,9 +59,9 @@ from reprl.settings import (
     THREADS,
     declared,
 )
-from reprl.validation import Number, Setting, choice, flag
+from reprl.validation import Flag, Number, Setting, choice, flag
 
-NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir")
+NOT_COUNTED = ("progress", "wandb", "media", "choices", "run_dir", "profile")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,10 @@ class Env:
     shifted: int = field(default=0, metadata={"range": ENV["shifted"]})
     gray: bool = field(default=True, metadata={"range": ENV["gray"]})
     skip: int = field(default=4, metadata={"range": ENV["skip"]})
+    levels: int = field(default=200, metadata={"range": ENV["levels"]})
+    start_level: int = field(default=0, metadata={"range": ENV["start_level"]})
+    distribution: str = field(default="easy", metadata={"choices": DISTRIBUTIONS})
+    continuous: bool = field(default=False, metadata={"range": ENV["continuous"]})
     curriculum: str | None = field(default=None, metadata={"choices": CURRICULA})
     stage: Any = None  # steps of a stage, a list of steps, or a score; what it means is curriculum
 
@@ -141,6 +150,8 @@ class Config:
     ranks: int = field(default=1, metadata={"range": RANKS})
     precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
     stop: Stop = field(default_factory=Stop)
+    intrinsic: dict[str, Any] = field(default_factory=dict)  # a spec with _target_, or empty
+    profile: bool = field(default=False, metadata={"range": Flag()})
 
     @property
     def rollout(self) -> int:
@@ -154,9 +165,7 @@ class Config:
 
         One of another game than Breakout begins with that: pong-ppo-nature.
         """
-        word = method_of(parts_of(self.plain()))
-        game = self.env.game.removeprefix(GYMNASIUM).rpartition(":")[2].lower().replace("/", "-")
-        return word if game == DEFAULT_GAME else f"{game}-{word}"
+        return in_game(method_of(parts_of(self.plain())), asdict(self.env))
 
     def plain(self) -> dict[str, Any]:
         """The configuration as config.yaml holds it: everything but where it was written."""
@@ -173,6 +182,10 @@ class Config:
             found.pop("precision")
         if found["stop"]["score"] is None:
             found.pop("stop")
+        if not found["intrinsic"]:
+            found.pop("intrinsic")
+        if not found["profile"]:
+            found.pop("profile")
         if found["parent_load"] == "all":
             found.pop("parent_load")
         return found
@@ -259,7 +272,12 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
             raise UserError(f"{key}=null must be a number or a schedule.")
     if (here := place()) is not None and here.size > 1:
         values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
-    return check(values)
+    config = check(values)
+    if config.env.game.startswith(PROCGEN):
+        from reprl.envs.procgen_levels import require_envpool
+
+        require_envpool()
+    return config
 
 
 @lru_cache(maxsize=64)
@@ -271,7 +289,7 @@ def check(values: Mapping[str, Any]) -> Config:
     """Check a composed configuration; the first thing wrong raises a UserError."""
     values = dict(values)
     chosen_for = Chosen.of(values)
-    for part in PARTS:
+    for part in CHOSEN:
         values[part] = _part(part, values.get(part))
         chosen = (values.get("choices") or {}).get(part)
         if not values[part] and isinstance(chosen, str) and chosen != "none":
@@ -280,25 +298,31 @@ def check(values: Mapping[str, Any]) -> Config:
         values["eval"] = {**values["eval"], "variants": [values["eval"]["variants"]]}
     values["callbacks"] = values.get("callbacks") or None
     _check_callbacks(values["callbacks"] or {})
+    if isinstance(values.get("env"), Mapping):
+        values["env"] = procgen_named(gymnasium_named(values["env"]))
     if isinstance(values.get("env"), Mapping) and isinstance(values["env"].get("game"), str):
         from reprl.envs.games import canonical  # knows ALE's names
 
         values["env"] = {**values["env"], "game": canonical(values["env"]["game"])}
-    if isinstance(values.get("env"), Mapping):
-        values["env"] = gymnasium_named(values["env"])
     config: Config = _build(Config, values, "")
     check_algo(config)
+    if chosen_for.ranks:  # as many as cores or as GPUs
+        config = replace(config, device=device_of(config.device))
     config = chosen_for.settled(config)
     check_batches(config)
     check_ranks(config)
     check_curriculum(config)
+    check_intrinsic(config)
+    check_procgen(config)
     check_variants(config)
     check_motion(config)
     check_mirrors(config)
     check_parent(config)
     check_pretraining(config)
     check_gymnasium(config)
+    check_actions(config)
     device = device_of(config.device)
+    check_gpus(device, config.ranks)
     precision = settled(config.precision, mode=config.mode, device=device)
     return replace(config, device=device, precision=precision)
 
@@ -317,6 +341,9 @@ NOT_OF_GYMNASIUM: dict[str, Any] = {
 }
 
 
+NOT_OF_PROCGEN = NOT_OF_GYMNASIUM | {"size": 64}
+
+
 def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     """An `env` section that names an environment of gymnasium by `id`, as any other game's."""
     if "id" not in env:
@@ -324,7 +351,21 @@ def gymnasium_named(env: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in env.items() if key != "id"}
     if not isinstance(env["id"], str) or not env["id"].strip():
         raise UserError(f"env.id={env['id']} must be an id of gymnasium, such as CartPole-v1.")
+    if given.get("workers"):
+        raise UserError(
+            f"env.workers={given['workers']}: environments of gymnasium play in the run's own "
+            "process; set env.workers=0."
+        )
     return {**NOT_OF_GYMNASIUM, **given, "game": f"{GYMNASIUM}{env['id'].strip()}"}
+
+
+def procgen_named(env: Mapping[str, Any]) -> dict[str, Any]:
+    """An `env` section of Procgen's, which alone names its levels, as any other game's."""
+    game = env.get("game")
+    if not isinstance(game, str) or not (game.startswith(PROCGEN) or "levels" in env):
+        return dict(env)
+    name = game if game.startswith(PROCGEN) else f"{PROCGEN}{game.strip()}"
+    return {**NOT_OF_PROCGEN, **env, "game": name}
 
 
 def _check_callbacks(specs: Any) -> None:
@@ -411,7 +452,7 @@ def _is_spec(value: Any) -> bool:
 
 
 def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Setting | None]]:
-    for part in PARTS:
+    for part in CHOSEN:
         if isinstance(values.get(part), dict):
             yield from declared(part, part, values[part])
 

@@ -28,6 +28,7 @@ class Place:
     size: int
     address: str
     port: int
+    local: int = 0  # its number among the ranks of its machine
     beat: int | None = None
     memory: int | None = None
     listen: int | None = None
@@ -51,7 +52,19 @@ def place(environment: Mapping[str, str] | None = None) -> Place | None:
         if "MASTER_PORT" not in given:
             raise UserError("RANK is set but MASTER_PORT is not: start the ranks with torchrun.")
         port = _whole(given, "MASTER_PORT")
-    return Place(rank, size, address, port, **descriptors)
+    local = _whole(given, "LOCAL_RANK") if "LOCAL_RANK" in given else rank
+    return Place(rank, size, address, port, local, **descriptors)
+
+
+def here_on_machine(ranks: int) -> int:
+    """How many of a run's ranks this machine has; torchrun says it in LOCAL_WORLD_SIZE."""
+    return _whole(os.environ, "LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else ranks
+
+
+def own_device(device: str) -> str:
+    """The device of this rank: of several ranks that compute on GPUs, each has its own."""
+    at = place()
+    return f"cuda:{at.local}" if device == "cuda" and at is not None and at.size > 1 else device
 
 
 def watched() -> bool:

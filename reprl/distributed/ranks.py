@@ -23,7 +23,7 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
-from reprl.distributed.environment import Place, place
+from reprl.distributed.environment import Place, own_device, place
 from reprl.distributed.exchange import (
     PATIENCE,
     STARTING,
@@ -103,7 +103,10 @@ class Ranks(OneRank):
     def __init__(self, at: Place, *, device: str = "cpu") -> None:
         self.rank, self.size, self.place = at.rank, at.size, at
         self.exchange: Exchange
-        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        backend = "gloo"
+        if device.startswith("cuda"):
+            backend = "cpu:gloo,cuda:nccl"
+            torch.cuda.set_device(own_device(device))
         store = self._store(at)
         try:
             dist.init_process_group(
@@ -168,7 +171,8 @@ class Ranks(OneRank):
         With a seed it draws its own numbers from here on; a restored one has its streams.
         """
         parameters = [p for module in model.modules().values() for p in module.parameters()]
-        if self.place.memory is not None and ordered():
+        on_gpu = any(p.is_cuda for p in parameters)  # whose gradients NCCL adds up where they are
+        if self.place.memory is not None and ordered() and not on_gpu:
             numbers = sum(p.numel() + 1 for p in parameters)
             if self.rank == 0:
                 self._map(numbers, create=True)

@@ -15,6 +15,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
 from reprl.errors import UserError
+from reprl.instances import RemembersArguments
 
 
 def as_images(
@@ -38,7 +39,7 @@ class EncoderOutput:
     attention: Tensor | None  # (B, K, h, w) in [0, 1] before the floor, or None without a mask
 
 
-class Encoder(BaseFeaturesExtractor):
+class Encoder(RemembersArguments, BaseFeaturesExtractor):
     """An SB3 features extractor that can also say where it looked."""
 
     takes_numbers: ClassVar[bool] = False  # instead of pictures

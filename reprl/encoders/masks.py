@@ -14,13 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from reprl.encoders.initialisation import RELU_GAIN, KeepsOwnWeights, orthogonal
+from reprl.instances import RemembersArguments
 from reprl.settings import CLASSES
 from reprl.validation import checker
 
 FAINT_GAIN = 0.01  # of a last layer whose first answer is its bias
 
 
-class Mask(KeepsOwnWeights):
+class Mask(RemembersArguments, KeepsOwnWeights):
     """The interface: built with the map's channels and size, weights >= 0 out."""
 
     bounded = True  # in [0, 1]; an unbounded mask gets no floor and is reported max-normalised

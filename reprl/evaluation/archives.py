@@ -1,7 +1,9 @@
 """Models that Stable-Baselines3 saved: a .zip on the command line, measured as a checkpoint is.
 
 Such a file holds pickles, so loading it runs whatever code is in it: nothing of it is unpickled
-before the user has said trust=true. What it measures goes to `out=`, or to a folder beside it.
+before the user has said trust=true. It does not say which game it was trained on: the user does,
+and one whose pictures or actions do not fit is refused. What is measured of it goes to `out=`, or
+to a folder beside it.
 """
 
 from __future__ import annotations
@@ -9,15 +11,17 @@ from __future__ import annotations
 import json
 import zipfile
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from reprl import guard, trust
 from reprl.components import described
-from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.defaults import DEFAULT_GAME, GYMNASIUM
+from reprl.envs.games import actions_of, canonical
+from reprl.envs.games import game as game_of
 from reprl.errors import UserError
 from reprl.evaluation.players import labels_of
+from reprl.naming import in_game
 
 LARGEST = 64 << 20  # bytes of the settings inside; zoo agents have some kilobytes
 # which class saved a file: SB3 writes its settings only
@@ -31,7 +35,8 @@ class Archive:
     file: Path
     place: Path  # where what is measured goes
     algorithm: str
-    game: str = DEFAULT_GAME
+    game: str
+    model: Any
 
     @property
     def name(self) -> str:
@@ -39,7 +44,7 @@ class Archive:
 
     @property
     def method(self) -> str:
-        return f"sb3-{self.algorithm.lower()}"
+        return in_game(f"sb3-{self.algorithm.lower()}", {"game": self.game})
 
     @property
     def step(self) -> int:
@@ -72,26 +77,52 @@ class Archive:
     def load(self) -> Any:
         return self.model
 
-    @cached_property
-    def model(self) -> Any:
-        trust.require_pickles(self.file)
-        import stable_baselines3
 
-        # schedules and buffers are of no use here, and the first are tied to a version of Python
-        unused: dict[str, Any] = {"buffer_size": 1, "learning_rate": 0.0}
-        unused |= dict.fromkeys(("lr_schedule", "clip_range", "exploration_schedule"), _zero)
-        try:
-            model = getattr(stable_baselines3, self.algorithm).load(
-                self.file, device="cpu", custom_objects=unused
-            )
-        except Exception as error:  # whatever its code raises
-            raise UserError(f"{self.file} cannot be loaded: {described(error)}") from error
-        _require_pictures(self.file, model, self.game)
-        return model
+def archive(file: Path, out: Path | None, game: str | None = None) -> Archive:
+    """A .zip as a target, loaded; refused before that if the user did not say trust=true.
+
+    Without a game it is Breakout's, if its actions are.
+    """
+    played = canonical(game or DEFAULT_GAME)
+    if played.startswith(GYMNASIUM):
+        raise UserError(
+            f"game={game}: a model of Stable-Baselines3 is played in ALE's games, by their names."
+        )
+    actions = len(actions_of(game_of(played).cartridge))
+    algorithm, model = load(file)
+    if getattr(model.action_space, "n", None) != actions:
+        raise UserError(
+            f"{file} chooses from {model.action_space}, but {played} has {actions} actions: say "
+            "with game= (env.game= of a run) what it was trained on."
+        )
+    return Archive(file, out or file.with_suffix(""), algorithm, played, model)
 
 
-def archive(file: Path, out: Path | None) -> Archive:
-    """A .zip as a target; refused before it is loaded if the user did not say trust=true."""
+def load(file: Path) -> tuple[str, Any]:
+    """The algorithm and the model of a trusted .zip, refused if it does not see pictures."""
+    algorithm = _algorithm(file)
+    trust.require_pickles(file)
+    import stable_baselines3
+
+    # schedules and buffers are of no use here, and the first are tied to a version of Python
+    unused: dict[str, Any] = {"buffer_size": 1, "learning_rate": 0.0}
+    unused |= dict.fromkeys(("lr_schedule", "clip_range", "exploration_schedule"), _zero)
+    try:
+        model = getattr(stable_baselines3, algorithm).load(
+            file, device="cpu", custom_objects=unused
+        )
+    except Exception as error:  # whatever its code raises
+        raise UserError(f"{file} cannot be loaded: {described(error)}") from error
+    space = model.observation_space
+    shape: tuple[int, ...] = getattr(space, "shape", None) or ()
+    if len(shape) != 3 or shape[1] != shape[2] or str(space.dtype) != "uint8":
+        raise UserError(
+            f"{file} sees {space}, but reprl shows uint8 pictures of (stack, size, size)."
+        )
+    return algorithm, model
+
+
+def _algorithm(file: Path) -> str:
     try:
         with zipfile.ZipFile(file) as content:
             guard.require_size(file, content.getinfo("data").file_size, LARGEST)
@@ -103,28 +134,8 @@ def archive(file: Path, out: Path | None) -> Archive:
     algorithm = next((name for name, sign in SIGNS.items() if sign in known), None)
     if algorithm is None:
         raise UserError(f"{file} is a model of another algorithm than {', '.join(SIGNS)}.")
-    trust.require_pickles(file)
-    return Archive(file, out or file.with_suffix(""), algorithm)
+    return algorithm
 
 
 def _zero(_: float) -> float:
     return 0.0
-
-
-def _require_pictures(file: Path, model: Any, game: str) -> None:
-    """Refuse an agent that does not see, or cannot steer, what our environments show."""
-    from reprl.envs import make_vec_env
-
-    env = make_vec_env(n_envs=1, game=game)
-    actions = int(env.action_space.n)  # type: ignore[attr-defined]
-    env.close()
-    shape: tuple[int, ...] = getattr(model.observation_space, "shape", None) or ()
-    if len(shape) != 3 or shape[1] != shape[2] or str(model.observation_space.dtype) != "uint8":
-        raise UserError(
-            f"{file} sees {model.observation_space}, but reprl shows uint8 pictures of "
-            "(stack, size, size)."
-        )
-    if getattr(model.action_space, "n", None) != actions:
-        raise UserError(
-            f"{file} chooses from {model.action_space}, but {game} has {actions} actions."
-        )

@@ -139,7 +139,7 @@ class Campaign:
         arena = self._arena_for(settings, parallel=can_fork(agent))
         games: list[FinishedGame] = []
         with Meter(str(agent.labels["run"]), len(tasks), mode=self.progress) as meter:
-            for game in arena.play(fitted(agent, arena.n_actions), tasks):
+            for game in arena.play(fitted(agent, arena.action_space), tasks):
                 games.append(game)
                 meter.count(game)
                 variant = game.task.variant

@@ -11,7 +11,8 @@ from typing import Any
 from reprl import checkpoint, guard
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.config.schema import Config
-from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.defaults import GYMNASIUM, PROCGEN
+from reprl.envs.games import canonical
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -22,7 +23,7 @@ from reprl.naming import parts_of
 from reprl.runs import code
 from reprl.runs.agents import work_folder
 from reprl.runs.folder import RunFolder, open_run, runs_in, step_of
-from reprl.runs.places import check_writable
+from reprl.runs.places import check_writable, game_at, write_game
 
 CHOICES = ("newest", "best")
 
@@ -89,17 +90,22 @@ Measured = Target | Archive | Saved
 
 
 def targets(
-    place: Path, which: str = "newest", *, out: Path | None = None, into: str | None = "evaluation"
+    place: Path,
+    which: str = "newest",
+    *,
+    out: Path | None = None,
+    into: str | None = "evaluation",
+    game: str | None = None,
 ) -> tuple[list[Measured], list[str]]:
     """The checkpoints to evaluate, and a sentence for each run of a sweep that has none.
 
     Where nothing can be written is said here, before anything is played; a caller that writes
-    nothing gives `into=None`.
+    nothing gives `into=None`. `game` is that of a .zip, which does not say it.
     """
     if place.is_file():
-        found, problems = found_in(place, which, out)
+        found, problems = found_in(place, which, out, game)
     else:
-        runs, problems = _of_folder(place, which)
+        runs, problems = _of_folder(place, which, game)
         out = work_folder(place, out)
         if out is not None:
             several = len(runs) > 1
@@ -110,12 +116,37 @@ def targets(
     for target in found:
         key, then = ("out", "") if out else ("", "; give out=DIR for a folder of your own")
         check_writable(target.place / into, key, then)
+        _require_one_game(target)
     return found, problems
 
 
-def require_ale(found: Sequence[Measured], what: str) -> None:
-    """Refuse runs of environments that have no screen of ALE's to look at."""
+def keep_game(target: Measured) -> None:
+    """Write down which game is played, where no configuration says it: the report must know."""
+    if isinstance(target, Target):
+        return
+    write_game(target.place, target.game)
+
+
+def _require_one_game(target: Measured) -> None:
+    """Refuse to put games of one kind beside another's: scores would be taken for each other."""
+    if isinstance(target, Target):
+        return
+    there = game_at(target.place)
+    if there not in (None, target.game):
+        raise UserError(
+            f"{target.place} holds what was measured in {there}: give out=DIR for a folder of what "
+            f"is measured in {target.game}."
+        )
+
+
+def require_ale(found: Sequence[Measured], what: str, *, procgen: bool = False) -> None:
+    """Refuse runs of environments without ALE's screen; Procgen's pictures may be enough."""
     for target in found:
+        if target.game.startswith(PROCGEN) and not procgen:
+            raise UserError(
+                f"{what} is for ALE's games, and {target.name} plays {target.game}: such a run can "
+                "be trained, resumed, evaluated, filmed, asked where it looks and reported."
+            )
         if target.game.startswith(GYMNASIUM):
             raise UserError(
                 f"{what} looks at the screen of ALE's games, and {target.name} plays "
@@ -124,18 +155,35 @@ def require_ale(found: Sequence[Measured], what: str) -> None:
 
 
 def found_in(
-    place: Path, which: str = "newest", out: Path | None = None
+    place: Path, which: str = "newest", out: Path | None = None, game: str | None = None
 ) -> tuple[list[Measured], list[str]]:
     """The checkpoints at a place, and a sentence for each run without one; nothing is written."""
     if place.is_file():
         if which != "newest":
             raise UserError(f"{place} is one model, so checkpoint={which} chooses nothing.")
-        return [archive(place, out)], []
-    runs, problems = _of_folder(place, which)
+        stock = archive(place, out, game)
+        if game is None:
+            said = f"{place} does not say its game: it plays {stock.game} (game=NAME for another)."
+            print(shown(said), file=sys.stderr)
+        return [stock], []
+    runs, problems = _of_folder(place, which, game)
     return [*runs], problems
 
 
-def _of_folder(place: Path, which: str) -> tuple[list[Target | Saved], list[str]]:
+def _of_folder(
+    place: Path, which: str, game: str | None = None
+) -> tuple[list[Target | Saved], list[str]]:
+    found, problems = _checkpoints(place, which)
+    for target in found if game is not None else ():
+        if target.game != canonical(str(game)):
+            raise UserError(
+                f"game={game}: {target.name} plays {target.game}, as its own settings say; game= "
+                "is for a .zip of Stable-Baselines3."
+            )
+    return found, problems
+
+
+def _checkpoints(place: Path, which: str) -> tuple[list[Target | Saved], list[str]]:
     if which not in CHOICES and not (which.isdecimal() and len(which) <= LONGEST_STEP):
         raise UserError(f"checkpoint={which[:40]} must be newest, best or a step.")
     if (place / "manifest.json").is_file():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from gymnasium import spaces
 
 from reprl.envs import make_vec_env
 from reprl.envs.protocol import GameVecEnv
@@ -76,8 +77,8 @@ class Arena:
             raise
 
     @property
-    def n_actions(self) -> int:
-        return len(self._groups[0].env.action_meanings)
+    def action_space(self) -> spaces.Space[Any]:
+        return self._groups[0].env.action_space
 
     def play(self, agent: Agent, tasks: Iterable[Task] | Waiting) -> Iterator[FinishedGame]:
         """Play all tasks; games come as they end, so only the whole list is without bias."""
@@ -124,11 +125,12 @@ class _Slot:
         if self.task is not None:
             self.uniforms = self.task.uniforms()
 
-    def note(self, action: int, reward: float, lives: int) -> None:
+    def note(self, action: Any, reward: float, lives: int) -> None:
         self.steps += 1
         self.quiet = self.quiet + 1 if reward == 0 and lives == self.lives else 0
         self.lives = lives
-        self.digest.update(b"%d %g %d," % (action, reward, lives))
+        played = action.tobytes() if np.ndim(action) else b"%d" % int(action)
+        self.digest.update(b"%b %g %d," % (played, reward, lives))
 
 
 class _Group:
@@ -165,7 +167,10 @@ class _Group:
         uniforms = np.array([slot.uniforms.random() if slot.task else 0.0 for slot in self.slots])
         tasks = [slot.task for slot in self.slots]
         actions = agent.act(self.observations, self.env.objects, uniforms, tasks)
-        self.actions = np.where([task is not None for task in tasks], actions, -1)
+        plays = np.array([task is not None for task in tasks])
+        # what leaves an environment as it is: -1, and of continuous actions what is no number
+        still = -1 if actions.ndim == 1 else np.float32(np.nan)
+        self.actions = np.where(plays.reshape(-1, *[1] * (actions.ndim - 1)), actions, still)
         self.env.step_async(self.actions)
 
     def receive(self, waiting: Waiting) -> Iterator[FinishedGame]:
@@ -177,7 +182,7 @@ class _Group:
             if slot.task is None:
                 continue
             info = infos[index]
-            slot.note(int(self.actions[index]), info["raw_reward"], info["lives"])
+            slot.note(self.actions[index], info["raw_reward"], info["lives"])
             if dones[index]:
                 end = "frame_limit" if info["TimeLimit.truncated"] else "game_over"
                 yield self._finished(slot, end, info["episode"]["r"], info["episode"]["l"])

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from gymnasium import spaces
 
 from reprl.envs.defaults import DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.machine import OBSERVED
 from reprl.envs.machine import games as all_games
 from reprl.envs.protocol import VariantSpec
@@ -50,8 +52,9 @@ def evaluate(
     """
     episodes = GAMES.checked("episodes", episodes)
     settings = env_settings(agent, settings.get("game")) | settings
-    found = expand(variants, severities, settings.get("game", DEFAULT_GAME))
-    player = as_agent(agent, deterministic=deterministic)
+    game = str(settings.get("game", DEFAULT_GAME))
+    found = expand(variants, severities, game)
+    player = as_agent(agent, deterministic=deterministic, game=canonical(game))
     whose = whose_games(games, player.labels.get("train_seed"))
     tasks = [Task(v, e, int(seed), whose) for v in found for e in range(episodes)]
     played = []
@@ -63,13 +66,13 @@ def evaluate(
         stuck_after=stuck_after,
         **settings,
     ) as arena:
-        require_actions(agent, settings.get("game", DEFAULT_GAME), arena.n_actions)
-        for game in arena.play(fitted(player, arena.n_actions), tasks):
-            played.append(game)
+        require_actions(agent, game, arena.action_space)
+        for finished in arena.play(fitted(player, arena.action_space), tasks):
+            played.append(finished)
             if progress is not None:
-                progress(game)
+                progress(finished)
     order = {task.key: i for i, task in enumerate(tasks)}
-    played.sort(key=lambda game: order[game.task.key])
+    played.sort(key=lambda one: order[one.task.key])
     frame = table(played, player, sticky)
     frame.attrs["distinct"] = distinct_games(played)
     return frame
@@ -115,10 +118,13 @@ class _Stopped(Exception):
     pass
 
 
-def fitted(agent: Agent, n_actions: int) -> Agent:
-    """The agent, told how many actions the game has if it must know."""
-    if isinstance(agent, RandomAgent) and agent.n_actions is None:
-        return RandomAgent(n_actions)
+def fitted(agent: Agent, actions: spaces.Space[Any]) -> Agent:
+    """The agent, told what actions the game has if it must know."""
+    if isinstance(agent, RandomAgent) and agent.n_actions is None and agent.box is None:
+        if isinstance(actions, spaces.Box):
+            return RandomAgent(box=actions)
+        assert isinstance(actions, spaces.Discrete)
+        return RandomAgent(int(actions.n))
     return agent
 
 
@@ -169,13 +175,20 @@ def _game_of(agent: Any, env: Any) -> str:
     return known[word[1].lower()]
 
 
-def require_actions(agent: Any, game: str, n_actions: int) -> None:
+def require_actions(agent: Any, game: str, actions: spaces.Space[Any]) -> None:
     """Refuse a model that cannot steer the game it is to play."""
-    chosen = getattr(getattr(agent, "action_space", None), "n", n_actions)
-    if chosen != n_actions:
+    own = getattr(agent, "action_space", None)
+    chosen, there = (getattr(space, "n", None) for space in (own, actions))
+    if chosen is not None and there is not None and chosen != there:
         raise UserError(
             f"this {type(agent).__name__} chooses from {chosen} actions, but {game} has "
-            f"{n_actions}: say with game= what it was trained on."
+            f"{there}: say with game= what it was trained on."
+        )
+    shapes = {None if space is None else space.shape for space in (own or actions, actions)}
+    if len(shapes) > 1 or (own is not None and (chosen is None) != (there is None)):
+        raise UserError(
+            f"this {type(agent).__name__} acts with {own}, but {game} takes {actions}: say with "
+            "game= what it was trained on."
         )
 
 

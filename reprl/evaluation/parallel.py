@@ -16,8 +16,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from reprl.envs.games import actions_of
-from reprl.envs.games import game as game_of
+from reprl.envs.games import action_space_of
 from reprl.envs.processes import WorkerLost
 from reprl.envs.worker import IGNORED
 from reprl.errors import UserError
@@ -31,7 +30,7 @@ class ParallelArena:
     def __init__(self, *, n_envs: int, players: int, game: str, **settings: Any) -> None:
         self.players = min(players, n_envs)
         self.n_envs = n_envs
-        self.n_actions = len(actions_of(game_of(game).cartridge))
+        self.action_space = action_space_of(game, settings.get("continuous", False))
         self.settings = {"game": game, **settings}
 
     def play(self, agent: Agent, tasks: Iterable[Task]) -> Iterator[FinishedGame]:

@@ -12,16 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from reprl.components import class_of, names, resolve
 from reprl.envs import Variant
-from reprl.envs.defaults import LATER
+from reprl.envs.defaults import DEFAULT_GAME, LATER
 from reprl.envs.games import Scripted
 from reprl.envs.objects import Objects
 from reprl.errors import UserError
 from reprl.game_seeds import game_seed, stream
-from reprl.naming import PERSON, method_of, parts_of
-from reprl.policy import Player, State, player_of, sample_actions
+from reprl.naming import PERSON, in_game, method_of, parts_of
+from reprl.policy import ContinuousPlayer, Player, State, player_of, sample_actions
 from reprl.rng import numpy_stream, stream_seed
 from reprl.schedules import Schedule
 from reprl.schema import PARTS
@@ -79,12 +80,15 @@ class Agent(Contestant, Protocol):
 
 
 class RandomAgent:
-    """Every action with equal probability; the number of actions is the game's unless given."""
+    """Every action with equal probability; the actions are the game's unless given.
+
+    Continuous ones are drawn evenly from their `box`.
+    """
 
     deterministic = False
 
-    def __init__(self, n_actions: int | None = None) -> None:
-        self.n_actions = n_actions
+    def __init__(self, n_actions: int | None = None, *, box: spaces.Box | None = None) -> None:
+        self.n_actions, self.box = n_actions, box
         self.labels = labels_of("random")
 
     def act(
@@ -94,6 +98,10 @@ class RandomAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
+        if self.box is not None:
+            drawn = [np.random.default_rng(int(u * 2**53)).random(self.box.shape) for u in uniforms]
+            found = self.box.low + np.stack(drawn) * (self.box.high - self.box.low)
+            return found.astype(np.float32)
         assert self.n_actions is not None
         return (uniforms * self.n_actions).astype(np.int64)
 
@@ -108,10 +116,18 @@ class Person:
 
 
 class ModelAgent:
-    """An SB3 or reprl model; samples from its policy unless `deterministic`."""
+    """An SB3 or reprl model; samples from its policy unless `deterministic`.
+
+    `game` is what it plays, for its name; a model of ours knows it.
+    """
 
     def __init__(
-        self, model: Any, *, deterministic: bool = False, labels: dict[str, Any] | None = None
+        self,
+        model: Any,
+        *,
+        deterministic: bool = False,
+        labels: dict[str, Any] | None = None,
+        game: str | None = None,
     ) -> None:
         self.model = model
         self.policy = model.policy
@@ -125,7 +141,7 @@ class ModelAgent:
         self.player: Player = player_of(model)
         self._remembers = bool(self.player.initial_state(1))
         self._carried: dict[tuple[Any, ...], State] = {}  # game -> what is remembered of it
-        self.labels = model_labels(model) | (labels or {})
+        self.labels = model_labels(model, game) | (labels or {})
 
     def act(
         self,
@@ -134,6 +150,8 @@ class ModelAgent:
         uniforms: np.ndarray,
         tasks: Sequence[Task | None],
     ) -> np.ndarray:
+        if isinstance(self.player, ContinuousPlayer):
+            return self.player.actions(observations, uniforms, deterministic=self.deterministic)
         if self._remembers:
             chances = self._remembering(observations, tasks)
         else:
@@ -193,12 +211,12 @@ class ScriptedPlayer:
         return self._memories[task.key]
 
 
-def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
+def as_agent(thing: Any, *, deterministic: bool = False, game: str | None = None) -> Agent:
     """An agent from an agent, a trained model or a scripted one (reprl.envs.ScriptedAgent)."""
     if isinstance(thing, Scripted):
         return ScriptedPlayer(thing)
     if hasattr(thing, "policy") and hasattr(thing, "predict"):
-        return ModelAgent(thing, deterministic=deterministic)
+        return ModelAgent(thing, deterministic=deterministic, game=game)
     if not hasattr(thing, "act") or not hasattr(thing, "labels"):
         raise UserError(
             f"{thing!r} cannot be evaluated: give a trained model, RandomAgent() or "
@@ -208,8 +226,11 @@ def as_agent(thing: Any, *, deterministic: bool = False) -> Agent:
     return agent
 
 
-def model_labels(model: Any) -> dict[str, Any]:
-    """What a model is called, as its run would be: by its configuration, else by its specs."""
+def model_labels(model: Any, game: str | None = None) -> dict[str, Any]:
+    """What a model is called, as its run would be: by its configuration, else by its specs.
+
+    The game that it plays is part of that; where the model does not know it, `game` says it.
+    """
     name, seed = type(model).__name__.lower(), getattr(model, "seed", None)
     config = getattr(model, "run_config", None)
     if config is None and getattr(model, "specs", None) is not None:
@@ -217,7 +238,9 @@ def model_labels(model: Any) -> dict[str, Any]:
         seed = model._stream_seed if seed is None else seed
     parts = {"algo": name} if config is None else parts_of(config)
     stock = config is None and type(model).__module__.startswith("stable_baselines3")
-    method = f"sb3-{name}" if stock else method_of(parts)
+    env = (config or {}).get("env", {})
+    played = {**env, "game": env.get("game") or game or DEFAULT_GAME}
+    method = in_game(f"sb3-{name}" if stock else method_of(parts), played)
     known: dict[str, Any] = {**parts, "step": int(getattr(model, "num_timesteps", 0))}
     if seed is not None:
         known |= {"train_seed": int(seed), "run": f"{method}_s{seed}"}
@@ -240,7 +263,11 @@ def _described(model: Any) -> dict[str, Any]:
         "encoder": model.specs.encoder,
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
-        "env": {key: getattr(env, key, seen.get(key, usual)) for key, usual in LATER.items()},
+        "intrinsic": model.specs.intrinsic,
+        "env": {
+            key: getattr(env, key, seen.get(key, usual))
+            for key, usual in {"game": None, **LATER}.items()
+        },
     }
 
 

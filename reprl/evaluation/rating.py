@@ -6,7 +6,6 @@ evaluation/episodes.csv of several agents -> games that two of them played from 
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -61,17 +60,23 @@ def scores_by_game(episodes: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def wins_of(scores: np.ndarray, agent: int) -> np.ndarray:
+    """Games (games, n) that one agent won of each other one, draws as halves, NaN as not played."""
+    own = scores[:, [agent]]
+    won = (own > scores) + 0.5 * (own == scores)
+    won[:, agent] = 0.0
+    return won
+
+
 def tallies(scores: np.ndarray) -> np.ndarray:
     """Wins (n, n), row over column, of the scores (games, n) of which some are NaN."""
-    n = scores.shape[1]
-    wins = np.zeros((n, n))
-    for a, b in combinations(range(n), 2):
-        first, second = scores[:, a], scores[:, b]
-        both = ~(np.isnan(first) | np.isnan(second))
-        draws = 0.5 * float((first[both] == second[both]).sum())
-        wins[a, b] = float((first[both] > second[both]).sum()) + draws
-        wins[b, a] = float((first[both] < second[both]).sum()) + draws
-    return wins
+    return np.stack([wins_of(scores, agent).sum(0) for agent in range(scores.shape[1])])
+
+
+def resampled(scores: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Wins (R, n, n) of R sets of the games, in each of which a game is so many `times` (R, G)."""
+    agents = range(scores.shape[1])
+    return np.stack([times @ wins_of(scores, agent) for agent in agents], axis=1)
 
 
 def rate(episodes: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -89,10 +94,11 @@ def rate(episodes: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.D
     _require_connected(wins, agents)
     ratings = strengths(wins)
     draw = numpy_stream(seed, "rating", "games")
-    drawn = []
-    for _ in range(resamples):
-        rows = draw.integers(len(scores), size=len(scores))
-        drawn.append(strengths(tallies(scores[rows]), steps=200, exact=1e-6))
+    games = len(scores)
+    times = np.stack(
+        [np.bincount(draw.integers(games, size=games), minlength=games) for _ in range(resamples)]
+    ).astype(float)
+    drawn = [strengths(won, steps=200, exact=1e-6) for won in resampled(scores, times)]
     low, high = np.percentile(np.stack(drawn), [2.5, 97.5], axis=0)
     rows_out = []
     for k, agent in enumerate(agents):
@@ -110,14 +116,24 @@ def _record(scores: np.ndarray, agent: int) -> tuple[int, int, int]:
     return int((own > others).sum()), int((own < others).sum()), int((own == others).sum())
 
 
+def connected(wins: np.ndarray) -> list[int]:
+    """The agents of the largest group in which a chain of common games leads to each."""
+    met = wins + wins.T > 0
+    left, groups = set(range(len(wins))), []
+    while left:
+        reached = {min(left)}
+        while new := {int(j) for i in reached for j in np.flatnonzero(met[i])} - reached:
+            reached |= new
+        groups.append(sorted(reached))
+        left -= reached
+    return max(groups, key=len)
+
+
 def _require_connected(wins: np.ndarray, agents: list[tuple[str, ...]]) -> None:
     """Refuse agents that no chain of common games connects: their ratings would mean nothing."""
-    met = wins + wins.T > 0
-    reached = {0}
-    while new := {int(j) for i in reached for j in np.flatnonzero(met[i])} - reached:
-        reached |= new
+    together = connected(wins)
     for k, (method, run, step) in enumerate(agents):
-        if k not in reached:
+        if k not in together:
             raise UserError(
                 f"{method} ({run} at step {step}) has no game in common with the others: evaluate "
                 "all of them with games=shared."

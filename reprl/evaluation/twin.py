@@ -16,6 +16,7 @@ import pandas as pd
 from reprl import tables
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN, DEFAULT_GAME
+from reprl.envs.games import canonical
 from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.variation import find
 from reprl.envs.variation.base import PHYSICS
@@ -58,14 +59,14 @@ def twin_evaluation(
     """
     steps = STEPS.checked("steps", steps)
     settings = env_settings(model, settings.get("game")) | settings
-    game = settings.get("game", DEFAULT_GAME)
+    game = str(settings.get("game", DEFAULT_GAME))
     chosen = [v for v in expand(variants, severities, game) if v.effects]
     for variant in chosen:
         if changes_the_game(variant):
             raise UserError(f"{reason(variant)}: leave it out.")
     if not chosen:
         raise UserError(f"twin evaluation needs at least one variant besides {CLEAN}.")
-    agent = ModelAgent(model, deterministic=deterministic, labels=labels)
+    agent = ModelAgent(model, deterministic=deterministic, labels=labels, game=canonical(game))
     whose = whose_games(games, agent.labels["train_seed"])
     env = make_vec_env(
         [CLEAN, *chosen],

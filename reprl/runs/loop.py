@@ -25,7 +25,7 @@ from reprl.runs.folder import RunFolder
 from reprl.runs.logbook import identity_of
 from reprl.runs.media import MediaSink
 from reprl.runs.metrics import Averages, CsvSink, Sink
-from reprl.runs.progress import TIMED, Progress, ProgressState, alarms
+from reprl.runs.progress import TIMED, Progress, ProgressState, alarms, number
 from reprl.runs.resources import peak_memory
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.writers import TensorBoardSink, WandbSink
@@ -219,7 +219,7 @@ class Session:
 
     def _watch_mask(self) -> dict[str, float]:
         """How well the agent's mask points at the objects of the validation variants."""
-        if self.config.env.game.startswith(GYMNASIUM):
+        if self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous:
             return {}
         from reprl.analysis.attention.watch import watch_mask
 
@@ -228,7 +228,8 @@ class Session:
 
     def _show_media(self) -> None:
         """A film of the agent and where it looks in it; a failure costs the pictures, no more."""
-        if not self.config.media or self.config.env.game.startswith(GYMNASIUM):
+        numbers = self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous
+        if not self.config.media or numbers:
             return
         from reprl.analysis.attention.glimpse import glimpse
 
@@ -276,7 +277,8 @@ class Session:
         speed = (step - self.clocked_step) / wall
         self.clock, self.clocked_step, self.clocked = now, step, dict(timings)
         progress = step / self.config.total_steps
-        warnings = alarms(values, int(self.model.action_space.n), progress)  # type: ignore[attr-defined]
+        actions = int(getattr(self.model.action_space, "n", 0))  # none where they are continuous
+        warnings = alarms(values, actions, progress)
         return ProgressState(step, self.config.total_steps, speed, shares, values, warnings)
 
     def _show(self, *, row: bool) -> None:
@@ -285,7 +287,16 @@ class Session:
         self.progress.show(moment, row=row)
 
     def _at_work(self) -> str:
-        return f"step {self.model.num_timesteps:,}/{self.config.total_steps:,} | training"
+        """What is known while a rollout or an update lasts; asked from another thread."""
+        step = self.model.num_timesteps
+        facts = [f"step {step:,}/{self.config.total_steps:,}"]
+        if step > self.clocked_step:
+            wall = max(time.perf_counter() - self.clock, 1e-9)
+            facts.append(f"{(step - self.clocked_step) / wall:.0f} steps/s")
+        with suppress(RuntimeError):  # a game ended in this very moment
+            if (score := self._score()) == score:
+                facts.append(f"score {number(score)}")
+        return " | ".join([*facts, "training"])
 
     def _early_moment(self) -> ProgressState:
         wall = max(time.perf_counter() - self.clock, 1e-9)

@@ -5,18 +5,20 @@ Whatever the file system answers, a wrong name is one sentence before anything s
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reprl import trust
+from reprl import guard, trust
 from reprl.checkpoint.files import LONGEST_STEP, candidates
-from reprl.disk import not_written
+from reprl.disk import not_written, write_atomically
 from reprl.errors import UserError, nearest
 from reprl.runs.agents import folder_of
 from reprl.runs.resources import require_memory
+from reprl.schema import AGENT
 
 if TYPE_CHECKING:
     from reprl.config.schema import Config
@@ -155,3 +157,19 @@ def check_writable(final: Path, key: str = "run_dir", then: str = "") -> None:
         os.rmdir(tempfile.mkdtemp(prefix=".reprl.", dir=existing))
     except OSError as error:
         raise not_written(what, error, then) from None
+
+
+def write_game(place: Path, game: str) -> None:
+    """Say which game was measured in a folder that has no configuration to say it."""
+    file = place / AGENT
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps({"game": game}) + "\n")
+
+
+def game_at(place: Path) -> str | None:
+    """The game that `write_game` wrote there, None where it did not or the file is damaged."""
+    try:
+        game = json.loads(guard.read_text(place / AGENT))["game"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return game if isinstance(game, str) else None

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from reprl.schema import CLEAN, MASK_CHANCE, MASK_POINTING, MASK_STATES
 
-SILENCE = 12.0  # seconds after which a run says that it is at work, however far the first row is
+FIRST = 4.0  # seconds after which a run says how far it is, however far its first row of metrics is
+SILENCE = 12.0  # seconds until it says so again
 PATIENCE = 30.0  # seconds without a row after which a line is shown all the same
 EARLY = 0.05  # of a run: before that, nothing is expected to be in its range
 HARMLESS = 0.02  # a clip range scheduled towards 0 clips everything, and harmlessly
@@ -125,6 +126,7 @@ class Progress:
             self.live = Live(console=self.console, auto_refresh=False)
         self.shown = 0.0
         self.printed = time.monotonic()
+        self.lined = -math.inf  # when a line of metrics was printed: the first update has one
         self.raised: set[str] = set()
         self.at_work = at_work  # what is done in this moment, asked for after a silence
         self._over = threading.Event()
@@ -138,12 +140,12 @@ class Progress:
 
     def _watch(self, at_work: Callable[[], str]) -> None:
         """A first rollout may take minutes: until there is a row to show, say that it goes on."""
-        began = time.monotonic()
+        began, silence = time.monotonic(), FIRST
         while not self._over.wait(0.5):
             now = time.monotonic()
-            if now - max(self.printed, self.shown) < SILENCE:
+            if now - max(self.printed, self.shown) < silence:
                 continue
-            self.printed = now
+            self.printed, silence = now, SILENCE
             text = f"{at_work()}, {duration(now - began)} so far"
             if self.live is None:
                 self.console.print(text, highlight=False, soft_wrap=True)
@@ -163,8 +165,8 @@ class Progress:
             if row or time.monotonic() - self.shown > 0.5:
                 self.shown = time.monotonic()
                 self.live.update(view(self.title, moment), refresh=True)
-        elif row or time.monotonic() - self.printed > PATIENCE / 2:
-            self.printed = time.monotonic()
+        elif row or time.monotonic() - self.lined > PATIENCE / 2:
+            self.printed = self.lined = time.monotonic()
             self.console.print(line(moment), highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:

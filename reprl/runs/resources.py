@@ -12,7 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reprl import guard
+from reprl.envs.defaults import GYMNASIUM
 from reprl.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def require_memory(configs: Iterable[Config]) -> None:
 def estimate(config: Config) -> tuple[int, str]:
     """Bytes that a run needs at least, and the settings that most of them are for."""
     env, algo = config.env, config.algo
-    picture = env.size * env.size * _channels(env)
+    picture = _picture(env)
     kept = config.rollout if config.mode == "fast" else config.rollout * env.stack
     batch = algo.get("batch_size") if "batch_size" in algo else config.rollout
     batch = batch if isinstance(batch, int) else config.rollout
@@ -58,6 +61,16 @@ def estimate(config: Config) -> tuple[int, str]:
     if isinstance(buffer, int):
         parts[f"algo.buffer_size={buffer}"] = buffer * picture
     return sum(parts.values()), max(parts, key=lambda name: parts[name])
+
+
+def _picture(env: Any) -> int:
+    """Bytes of one frame, or of what an environment of gymnasium shows."""
+    if not env.game.startswith(GYMNASIUM):
+        return int(env.size * env.size * _channels(env))
+    from reprl.envs.gymnasium_ids import spaces_of
+
+    shown = spaces_of(env.game)[0]
+    return int(np.prod(shown.shape or (1,))) * np.dtype(shown.dtype).itemsize
 
 
 def _channels(env: Any) -> int:

@@ -29,7 +29,7 @@ from reprl.components import blamed, described
 from reprl.config.checks import check_ranks
 from reprl.config.schema import Config
 from reprl.disk import FULL, clear_drafts, out_of_space, remove_old
-from reprl.distributed.environment import LOST, place, watched
+from reprl.distributed.environment import LOST, own_device, place, watched
 from reprl.distributed.exchange import RankLost
 from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.defaults import LATER
@@ -41,6 +41,7 @@ from reprl.runs.code import warnings_of
 from reprl.runs.folder import RunFolder, create, now, open_run, where
 from reprl.runs.loop import Follower, Reached, Session
 from reprl.runs.metrics import rewind_csv
+from reprl.runs.profiler import Profiler
 from reprl.runs.signals import Interrupted, Interrupts
 from reprl.runs.warm_start import branch
 from reprl.runs.writers import rewind_tensorboard
@@ -204,6 +205,12 @@ def restore(
     if had == config.ranks:
         model.restore(checkpoint.of_rank(stored, ranks.rank))
         return
+    if model.keeps_data:
+        raise UserError(
+            f"ranks={config.ranks}: the data of this run is kept by {had} rank"
+            f"{'s' if had > 1 else ''}, and {type(model).__name__} goes on with all of it: resume "
+            f"with ranks={had}."
+        )
     print(
         f"WARNING: this run was trained by {had} rank{'s' if had > 1 else ''} up to step "
         f"{stored.step:,} and goes on with {config.ranks}: it plays new games and draws other "
@@ -287,6 +294,8 @@ def say_version(record: dict[str, Any]) -> None:
 def train(session: Session, *, resumed: bool, callbacks: Sequence[BaseCallback] = ()) -> int:
     """Run the loop to its end, a signal or a failure, and say which in run.json."""
     folder = session.folder
+    if session.config.profile:
+        callbacks = [*callbacks, Profiler(folder.path)]
     again = {"resumed": now(), "step": session.model.num_timesteps} if resumed else {}
     folder.update(status="running", reason=None, **where(), **again)
     try:
@@ -453,9 +462,10 @@ def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -
             augmentation=config.augmentation or None,
             mode=config.mode,
             seed=config.seed,
-            device=config.device,
+            device=own_device(config.device),
             # a class of the user's own need not know of it
             **({} if config.precision == FP32 else {"precision": config.precision}),
+            **({"intrinsic": config.intrinsic} if config.intrinsic else {}),
         )
     model.set_logger(Logger(None, []))
     if ranks is not None:

@@ -18,7 +18,7 @@ from reprl.auxiliary.modules import Momentum
 from reprl.config.schema import Config
 from reprl.distributed.ranks import OneRank
 from reprl.errors import UserError
-from reprl.evaluation.archives import archive
+from reprl.evaluation.archives import archive, load
 from reprl.naming import completed
 from reprl.runs.folder import open_run
 from reprl.runs.places import parent_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reprl.checkpoint import StoredCheckpoint
 
 COURSE = (
-    *("env", "encoder", "attention", "auxiliary", "augmentation"),
+    *("env", "encoder", "attention", "auxiliary", "augmentation", "intrinsic"),
     *("seed", "threads", "mode", "device", "ranks"),
 )
 # a share of the parameters -> how their names begin, in actor-critic and in Q-networks
@@ -48,9 +48,9 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
     assert config.parent is not None
     path, step = parent_of(config.parent)
     is_archive = path.is_file()
-    stored = _of_archive(path, config.env.game) if is_archive else checkpoint.read(path, step)
     # a model of Stable-Baselines3 has a policy and no losses
     share = "policy" if is_archive and config.parent_load == "all" else config.parent_load
+    stored = _of_archive(path, config, share) if is_archive else checkpoint.read(path, step)
     if share != "all":
         take_share(model, stored, share)
         print(
@@ -80,9 +80,13 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
         model.restore(replace(fresh, parameters=stored.parameters))
 
 
-def _of_archive(file: Path, game: str) -> StoredCheckpoint:
-    """A model of Stable-Baselines3 as the parameters of a checkpoint; ours have its names."""
-    stock = replace(archive(file, None), game=game).model
+def _of_archive(file: Path, config: Config, share: str) -> StoredCheckpoint:
+    """A model of Stable-Baselines3 as the parameters of a checkpoint; ours have its names.
+
+    Its encoder alone may come from any game.
+    """
+    game = config.env.game
+    stock = load(file)[1] if share == "encoder" else archive(file, None, game).model
     named = {**dict(stock.policy.named_parameters()), **dict(stock.policy.named_buffers())}
     parameters = {f"policy.{name}": tensor.detach().clone() for name, tensor in named.items()}
     step = int(stock.num_timesteps)

@@ -39,7 +39,7 @@ from reprl.config.overrides import first_line, quoted, spelled
 from reprl.config.schema import Config, check, load
 from reprl.errors import UserError
 from reprl.runs.folder import RunFolder, score_of
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 from reprl.sweeps.launcher import register
 
 __all__ = ["asks_for_hydra", "asks_for_sweeper", "inspect", "register", "run", "sweep", "task"]
@@ -62,7 +62,7 @@ def inspect(overrides: list[str], config_dirs: list[Path], flags: list[str]) -> 
     """Let Hydra print what it knows: the configuration, its defaults tree, plugins, search path."""
     if "-m" not in flags:
         config = load([o for o in overrides if not o.startswith("hydra/launcher")], config_dirs)
-        for part in PARTS:
+        for part in CHOSEN:
             require_known_keys(part, getattr(config, part))
     _main(lambda _: None, overrides, config_dirs, flags)
     return 0

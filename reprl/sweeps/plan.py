@@ -34,6 +34,7 @@ ALONE = {"threads": "1", "env.workers": "0"}
 OUR_LAUNCHER = ("hydra/launcher=reprl",)
 LAUNCHER_KEYS = tuple(f"hydra.launcher.{key}" for key in ("jobs", "time_limit", "retry"))
 JOBS = Number(1, whole=True)
+TRIALS = Number(1, 100_000, whole=True)
 MOST_SEEDS = Number(2, 1000, whole=True)
 SEEDS = ("seeds", "max_seeds")  # keys of a sweep, not of its runs
 UNTIL = "until_decided"
@@ -48,6 +49,8 @@ class SweepSettings:
     jobs: int | None = None  # at once; None is one per core
     time_limit: float | None = None  # seconds a job may take
     retry: bool = False  # also run again what failed
+    trials: int | None = None  # of a search; None is a grid
+    prune: bool | None = None  # stop trials that fall behind; None does
     max_seeds: int | None = None  # add seeds up to this number, until the claims are decided
 
 
@@ -273,7 +276,7 @@ def settings_of(
 
 
 def _settings(values: dict[str, Any]) -> SweepSettings:
-    known = ("jobs", "time_limit", "retry")
+    known = ("jobs", "time_limit", "retry", "trials", "prune")
     for key in values:
         if key not in known and key not in SEEDS:
             raise UserError(f"there is no key 'sweep.{key}'.{nearest(key, known)}")
@@ -284,7 +287,12 @@ def _settings(values: dict[str, Any]) -> SweepSettings:
         flag("sweep.retry", retry)
     count = None if jobs is None else JOBS.checked("sweep.jobs", _parsed(jobs))
     seconds = None if limit is None else SECONDS.checked("sweep.time_limit", _parsed(limit))
-    return SweepSettings(count, seconds, retry == "true", _most_seeds(values))
+    trials = values.get("trials")
+    wanted = None if trials is None else TRIALS.checked("sweep.trials", _parsed(trials))
+    prune = None if "prune" not in values else flag("sweep.prune", _parsed(values["prune"]))
+    if prune is not None and wanted is None:
+        raise UserError(f"sweep.prune={values['prune']} belongs to a search: add sweep=tune.")
+    return SweepSettings(count, seconds, retry == "true", wanted, prune, _most_seeds(values))
 
 
 def _most_seeds(values: dict[str, Any]) -> int | None:

@@ -15,6 +15,7 @@ from reprl.analysis.load import collect
 from reprl.analysis.measured import attention_table, faithfulness_table, twin_table
 from reprl.cli import main
 from reprl.naming import is_plain, method_name
+from reprl.runs.places import write_game
 
 
 def configure(run: Path, **changes: object) -> None:
@@ -55,6 +56,21 @@ def test_of_three_games_the_evaluated_one_is_reported(
     said = capsys.readouterr().out
     played = len(pd.read_csv(place / "breakout-1" / "evaluation" / "episodes.csv"))
     assert f"{played} games" in said
+
+
+def test_a_model_without_a_run_stays_with_its_own_game(runs: Path, tmp_path: Path) -> None:
+    one = Path(shutil.copytree(runs / "ppo-nature-1", tmp_path / "stock"))
+    for name in ("config.yaml", "run.json"):
+        (one / name).unlink()
+    alone = {run.name for run in collect([runs]).runs}
+    write_game(one, "freeway")
+    got = collect([one])
+    assert got.game == "freeway"
+    assert "random" not in set(got.episodes["method"])  # what ships is Breakout's
+    got = collect([one, runs])
+    assert (got.game, {run.name for run in got.runs}) == ("breakout", alone)
+    assert any("only those of breakout are reported" in w for w in got.warnings)
+    assert len(got.episodes) == len(collect([runs]).episodes)
 
 
 def test_runs_that_differ_in_a_fifth_setting_are_not_one_method(runs: Path) -> None:

@@ -1,5 +1,8 @@
 """Near and far variants, failed runs and the order of methods."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -70,3 +73,12 @@ def test_scores_are_never_said_to_be_below_what_is_possible() -> None:
     assert low == 0.0
     pong = {("a", seed, "original"): [-21.0, -20.0, 3.0 * (seed == 1)] for seed in (1, 2, 3)}
     assert overall(games(pong))["clean_low"].iloc[0] < -21 + 7  # nothing is cut
+
+
+def test_the_docs_say_it_of_every_augmentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "variants.md").read_text()
+    section = page.partition("## Near and far")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_]+)`", section))
+    assert set(options("augmentation")) - {"none"} <= named
+    near = {name for names in NEAR.values() for name in names if ":" not in name}
+    assert near <= named

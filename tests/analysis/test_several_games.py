@@ -11,7 +11,7 @@ import yaml
 
 from reprl.analysis.load import collect
 from reprl.analysis.report import compose
-from reprl.analysis.several_games import MEAN, REFERENCES, normalised
+from reprl.analysis.several_games import MEAN, MEANS, REFERENCES, normalised
 from reprl.envs.machine import games
 
 SCORES = {
@@ -71,3 +71,26 @@ def test_the_constants_are_of_games_there_are() -> None:
     assert set(REFERENCES) <= set(games())
     assert all(human > random for random, human in REFERENCES.values())
     assert normalised("pong", -20.7) == 0
+
+
+def test_procgen_has_its_own_constants_and_mean(tmp_path: Path) -> None:
+    """Easy StarPilot is 2.5 to 64 points, hard 1.5 to 35; easy CoinRun 5 to 10."""
+    assert normalised("procgen/starpilot", 64) == 1
+    assert normalised("procgen/starpilot (hard)", 35) == 1
+    assert pd.isna(normalised("procgen/starpilot (extreme)", 35))
+    with pytest.MonkeyPatch.context() as patch:
+        for game, pair in {
+            "procgen/coinrun": (10.0, 7.5),
+            "procgen/starpilot": (33.25, 2.5),
+            "pong": (14.6, -20.7),
+        }.items():
+            patch.setitem(SCORES, (game, 1), pair)
+            place = folder(tmp_path, game, 1)
+            record = place / "run.json"
+            record.write_text(record.read_text().replace("procgen/", "procgen-"))
+    table = collect([tmp_path]).several.set_index("game")
+    assert set(table["method"]) == {"ppo-nature"}
+    assert table.loc["procgen/coinrun", "variants_share"] == pytest.approx(0.5)
+    procgen, ale = (table.loc[MEANS[kind]] for kind in (True, False))
+    assert procgen[["clean_share", "variants_share"]].tolist() == pytest.approx([0.75, 0.25])
+    assert ale[["clean_share", "variants_share"]].tolist() == pytest.approx([1, 0])

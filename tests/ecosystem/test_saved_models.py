@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 import stable_baselines3
 import torch
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.vec_env import VecFrameStack
 
 from reprl import checkpoint
 from reprl.algorithms import PPO
+from reprl.analysis.load import collect
 from reprl.cli import main
 from reprl.config.schema import load
 from reprl.envs import make_vec_env
@@ -85,3 +88,34 @@ def test_both_begin_a_run(
     taken = checkpoint.read("from_stock", 0).parameters
     for name, tensor in stock.policy.named_parameters():
         assert torch.equal(taken[f"policy.{name}"], tensor), name
+
+
+def test_a_stock_model_of_another_game_plays_that_game(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trained as SB3's users do, on ALE's Freeway: 3 actions, of which Breakout has 4."""
+    monkeypatch.chdir(tmp_path)
+    small = {"screen_size": 36}
+    freeway = VecFrameStack(make_atari_env("ALE/Freeway-v5", n_envs=1, wrapper_kwargs=small), 2)
+    stock = stable_baselines3.PPO("CnnPolicy", freeway, n_steps=2, seed=3, device="cpu")
+    stock.save("stock.zip")
+    said, play = Commands(capsys), ["evaluate", "stock.zip", "trust=true", "episodes=1", *PLAY[2:]]
+    said.refuse([*play, "variants=original"], "stock.zip", "Discrete(3)", "breakout", "game=")
+    said.refuse([*play, "game=pong"], "stock.zip", "Discrete(3)", "pong has 6 actions")
+    assert not Path("stock").exists()
+    assert main([*play, "variants=original", "env.game=ALE/Freeway-v5"]) == 0
+    rows = pd.read_csv("stock/evaluation/episodes.csv")
+    own = evaluate(stock, "original", 1)  # which asks the environment for the game
+    columns = ["method", "train_seed", "episode_return", "length", "game_seed"]
+    assert rows[columns].to_dict("list") == own[columns].to_dict("list")
+    assert set(rows["method"]) == {"freeway-sb3-ppo"}
+    said.refuse([*play, "game=skiing"], "stock", "freeway", "skiing", "out=")  # 3 actions too
+    assert main(["attention", "stock.zip", "game=freeway", "steps=16", "trust=true"]) == 0
+    said.refuse(["probe", "stock.zip", "game=freeway", "trust=true"], "objects", "'freeway'")
+    found = collect(["stock"])
+    assert found.game == "freeway"
+    assert set(found.episodes["method"]) == {"freeway-sb3-ppo"}  # and not Breakout's random play
+    given = ["train", "parent=stock.zip", "trust=true", "env.size=36", "env.stack=2", *SMALL]
+    said.refuse(given, "stock.zip", "Discrete(3)", "breakout", "env.game=")
+    assert main([*given, "env.game=freeway", "run_dir=further"]) == 0
+    assert main([*given, "parent.load=encoder", "run_dir=encoder"]) == 0  # fits any game

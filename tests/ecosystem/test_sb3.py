@@ -26,6 +26,8 @@ from reprl.auxiliary.sparsity import Sparsity
 from reprl.cli import is_training, main
 from reprl.config.schema import load
 from reprl.encoders import Impala, Nature
+from reprl.encoders.convolutional import ConvEncoder
+from reprl.encoders.masks import ConvMask
 from reprl.envs import make_vec_env
 from reprl.runs.extend import stretched
 from reprl.runs.progress import PATIENCE, Progress, ProgressState
@@ -128,10 +130,12 @@ def test_a_line_is_shown_though_no_row_is_due(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress = Progress("x")
+    progress.say("a sentence is no row")
     progress.show(ProgressState(step=1), row=False)
-    assert capsys.readouterr().out == ""
+    assert "step 1" in capsys.readouterr().out  # the first update has a line, whatever is due
     later = time.monotonic() + PATIENCE
     monkeypatch.setattr(time, "monotonic", lambda: later)
+    progress.say("nor does it delay one")
     progress.show(ProgressState(step=2), row=False)
     progress.show(ProgressState(step=3), row=False)
     said = capsys.readouterr().out
@@ -270,6 +274,50 @@ def test_other_instances_are_refused_and_losses_may_be_classes_or_instances() ->
     assert list(components.agent_specs(auxiliary=Sparsity).auxiliary) == ["sparsity"]
 
 
+class Squeezed(ConvMask):
+    """A mask of a user's own that hands most arguments on."""
+
+    def __init__(self, *, gain: float = 1.0, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.gain = gain
+
+
+def test_encoders_and_masks_are_taken_as_they_were_made() -> None:
+    env = make_vec_env(n_envs=2, size=36, stack=2)
+    given = {"channels": 64, "size": (1, 1), "hidden": (8,)}  # what it is sized by is the agent's
+    for mask, own in ((ConvMask(**given), {}), (Squeezed(gain=2.0, **given), {"gain": 2.0})):
+        spec = components.resolve("attention", mask)
+        assert spec is not None
+        target = f"{type(mask).__module__}.{type(mask).__qualname__}"
+        assert spec == {"_target_": target, "hidden": [8], **own}
+    encoder = Nature(env.observation_space, features_dim=32, dropout=0.1, attention="conv")
+    sizes = {"n_steps": 8, "batch_size": 16, "seed": 5, "device": "cpu"}
+    by_instance = PPO("CnnPolicy", env, encoder=encoder, **sizes)
+    spec = {"_target_": Nature, "features_dim": 32, "dropout": 0.1, "attention": "conv"}
+    by_spec = PPO("CnnPolicy", env, encoder=spec, **sizes)
+    assert by_instance.specs == by_spec.specs
+    theirs = by_spec.policy.state_dict()
+    for name, tensor in by_instance.policy.state_dict().items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+def test_weights_that_no_spec_holds_are_refused() -> None:
+    space = make_vec_env(n_envs=1, size=36, stack=2).observation_space
+    trained, loaded, frozen = (Nature(space, features_dim=8) for _ in range(3))
+    loaded.load_state_dict(Nature(space, features_dim=8).state_dict())
+    optimizer = torch.optim.Adam(trained.parameters(), fused=True)
+    trained(torch.rand(2, *space.shape)).sum().backward()
+    assert components.resolve("encoder", trained) is not None  # a gradient changes nothing yet
+    optimizer.step()
+    frozen.requires_grad_(False)
+    for encoder in (trained, loaded, frozen):
+        with refuses("encoder", "Nature", "weights", "policy"):
+            components.resolve("encoder", encoder)
+    own = ConvEncoder(space, torch.nn.Sequential(torch.nn.Conv2d(2, 4, 8), torch.nn.ReLU()))
+    with refuses("encoder", "ConvEncoder", "class", "numbers"):  # a network is no plain argument
+        components.resolve("encoder", own)
+
+
 def test_signatures_and_names_are_real() -> None:
     words = inspect.signature(PPO).parameters
     assert {"learning_rate", "clip_range", "seed", "encoder", "auxiliary", "mode"} <= set(words)
@@ -289,7 +337,7 @@ class MyPPO(PPO):
 def test_a_silent_run_says_that_it_is_at_work(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprl.runs.progress.SILENCE", 0.2)
+    monkeypatch.setattr("reprl.runs.progress.FIRST", 0.2)
     said = ""
     with Progress("x", at_work=lambda: "step 512/1,024 | training"):
         for _ in range(100):

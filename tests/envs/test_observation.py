@@ -119,7 +119,7 @@ def test_saved_and_restored(training: bool) -> None:
 
 def test_what_cannot_be_shown_is_one_sentence() -> None:
     for settings, said in (
-        ({"observation": "objects", "game": "freeway"}, "known in breakout and pong"),
+        ({"observation": "objects", "game": "boxing"}, "known in breakout, freeway and pong"),
         ({"observation": "object"}, "choose from frames, objects"),
         ({"missed": 0.1}, "observation=frames shows nothing"),
         ({"observation": "binary", "mislabelled": 0.1}, "choose observation=classes or planes"),
@@ -139,7 +139,7 @@ def test_configuration_name_and_evaluation() -> None:
     assert not is_plain(config.plain())
     assert "observation" not in schema.load([]).plain()["env"]
     with pytest.raises(UserError, match=r"env\.observation=objects needs a game's objects"):
-        schema.load(["env.observation=objects", "env.game=freeway"])
+        schema.load(["env.observation=objects", "env.game=boxing"])
     with pytest.raises(UserError, match=r"env\.observation=frames"):
         schema.load(["env.shifted=2"])
 

@@ -9,7 +9,7 @@ from reprl.config.compose import compose, options
 from reprl.config.schema import check
 from reprl.envs import AtariVecEnv, make_vec_env
 from reprl.runs.train import make_env, make_model
-from reprl.schema import PARTS
+from reprl.schema import CHOSEN
 
 pytestmark = pytest.mark.slow  # builds every part there is
 
@@ -23,7 +23,10 @@ NEEDS = {  # what an option does not build without
     "algo=distillation": ["algo.teacher=agent:imitation"],
 }
 CASES = [
-    (group, name) for group in (*PARTS, "experiment") for name in options(group) if name != RGB_ONLY
+    (group, name)
+    for group in (*CHOSEN, "experiment")
+    for name in options(group)
+    if name != RGB_ONLY
 ]
 
 
@@ -38,7 +41,7 @@ def env() -> Iterator[AtariVecEnv]:
 def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
     more = NEEDS.get(f"{group}={name}", NEEDS.get(group, []))
     config = check(compose([f"{group}={name}", *more, *SMALL]))
-    for part in PARTS:  # what --cfg asks for without building
+    for part in CHOSEN:  # what --cfg asks for without building
         require_known_keys(part, getattr(config, part))
     of_numbers = config.env.game != env.settings.game
     played = make_env(config) if of_numbers else env

@@ -20,6 +20,7 @@ COMMON = [
     "progress=off",
     "env.workers=2",
     "env.max_frames=1000",
+    "env.size=36",
     "encoder.features_dim=32",
     "auxiliary=contrastive",  # with a momentum encoder
     "augmentation=shift",
@@ -33,7 +34,7 @@ PPO = [ENTROPY, "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_
 A2C = [ENTROPY, "algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
 IMITATION = ["algo=imitation", "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16"]
 IMITATION += ["algo.updates=2", "algo.buffer_size=320", "algo.expert.skill=0.9"]
-SCHEDULE = ["total_steps=1280", "checkpoint.every=384", "eval.every=640", "log.every=96"]
+SCHEDULE = ["total_steps=640", "checkpoint.every=192", "eval.every=320", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
 DIE_INSIDE_A_WRITE = """
@@ -80,10 +81,10 @@ def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_p
     code = [sys.executable, "-c", DIE_INSIDE_A_WRITE, inside]
     first = subprocess.run([*code, "train", *arguments, f"run_dir={killed}"], check=False)
     assert first.returncode == -signal.SIGKILL
-    assert checkpoint.steps(killed) == [384]
+    assert checkpoint.steps(killed) == [192]
     assert list((killed / "checkpoints").glob(".*")), "it died inside a checkpoint write"
 
-    for step in (640, 768) if settings is PPO else (640,):  # the first is the best on validation
+    for step in (320, 384) if settings is PPO else (320,):  # the first is the best on validation
         process = reprl("resume", str(killed))
         wait_for(killed / "checkpoints" / f"{step:012d}", process)
         kill_after(process, chance.uniform(0.0, 0.5))

@@ -91,6 +91,18 @@ def test_one_agent_has_one_name_by_command_script_and_checkpoint(tmp_path: Path)
     assert ModelAgent(other).labels["attention"] == "conv"
 
 
+def test_a_script_names_another_game_as_the_command_does(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", seed=5, **{"env.game": "pong"})
+    [target], _ = targets(run)
+    assert target.method.startswith("pong-ppo-")
+    assert ModelAgent(load_model(run)).labels == target.labels(0)
+    env = make_vec_env(n_envs=2, stack=2, size=36, game="pong")
+    script = PPO("CnnPolicy", env, n_steps=8, batch_size=16, seed=5, device="cpu")
+    labels = ModelAgent(script).labels
+    assert labels["method"].startswith("pong-ppo_defaults")
+    assert labels["run"] == f"{labels['method']}_s5"
+
+
 def test_three_seeds_of_a_script_are_three_runs_in_the_report(tmp_path: Path) -> None:
     games = []
     for seed in range(3):

@@ -112,13 +112,13 @@ def test_the_report_is_about_this_game(run: Path, tmp_path: Path) -> None:
     assert "scripted blind_to=cars" in page
 
 
-def test_without_truth_the_same_cartridge_has_no_scripted_agent() -> None:
+def test_a_game_without_truth_has_no_scripted_agent() -> None:
     for refused in (
-        lambda: players(["scripted"], "freeway"),
-        lambda: scripted(0, "freeway"),
-        lambda: make_vec_env(n_envs=1, game="freeway").objects(),
+        lambda: players(["scripted"], "boxing"),
+        lambda: scripted(0, "boxing"),
+        lambda: make_vec_env(n_envs=1, game="boxing").objects(),
     ):
-        with refuses("breakout", "'freeway'"):
+        with refuses("breakout", "'boxing'"):
             refused()
 
 

@@ -44,6 +44,30 @@ def test_a_restored_model_goes_on_bit_for_bit() -> None:
     assert same(whole, again)
 
 
+def test_a_gru_in_its_place_goes_on_and_plays_as_its_policy_does() -> None:
+    model = RecurrentPPO("MlpPolicy", env(), encoder=MLP, memory="gru", lstm_size=8, **SMALL)
+    model.learn(32)
+    assert isinstance(model.policy.lstm_actor, torch.nn.GRU)
+    assert model.policy.lstm_actor.weight_hh_l0.shape == (24, 8)
+    moved = {id(p) for group in model.policy.optimizer.param_groups for p in group["params"]}
+    assert moved == {id(p) for p in model.policy.parameters()}
+    captured = model.capture()
+    model.learn(32, reset_num_timesteps=False)
+    again = rebuild(captured.meta, env())
+    again.restore(captured)
+    again.learn(32, reset_num_timesteps=False)
+    assert same(model, again)
+    seen = np.random.default_rng(0).random((2, 3, 4)).astype(np.float32)
+    player, reference = model.player(), torch.nn.GRU(4, 8)
+    reference.load_state_dict(model.policy.lstm_actor.state_dict())
+    _, state = player.outputs(seen[0], player.initial_state(3))
+    _, state = player.outputs(seen[1], state)
+    with torch.no_grad():
+        hidden = reference(torch.as_tensor(seen))[1]  # torch's own, over both steps at once
+    torch.testing.assert_close(state[0][:, 0], hidden[0])
+    assert not state[1].any()
+
+
 def test_play_carries_the_state_as_the_policy_does() -> None:
     model = RecurrentPPO("MlpPolicy", env(), encoder=MLP, lstm_size=8, **SMALL)
     player, seen = model.player(), np.random.default_rng(0).random((5, 3, 4)).astype(np.float32)

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from reprl.algorithms import A2C, DQN, PPO, Distillation, Imitation, RecurrentPPO, Reinforce
+from reprl.algorithms import (
+    A2C,
+    DDPG,
+    DQN,
+    PPO,
+    QRDQN,
+    SAC,
+    TD3,
+    Distillation,
+    Imitation,
+    RecurrentPPO,
+    Reinforce,
+)
 from reprl.algorithms.base import Algorithm
 from reprl.components import names
 from reprl.config.schema import load
@@ -25,9 +37,15 @@ CLASSES: dict[str, type[Algorithm]] = {
     "reinforce": Reinforce,
     "recurrent_ppo": RecurrentPPO,
     "dqn": DQN,
+    "qrdqn": QRDQN,
+    "sac": SAC,
+    "td3": TD3,
+    "ddpg": DDPG,
     "imitation": Imitation,
     "distillation": Distillation,
 }
+STICK = ["env.continuous=true"]
+NEEDED = {"sac": STICK, "td3": STICK, "ddpg": STICK}
 
 
 def table() -> dict[str, dict[str, bool]]:
@@ -51,9 +69,10 @@ def accepted(overrides: list[str]) -> bool:
 def test_a_row_says_what_is_so(algo: str) -> None:
     row = table()[algo]
     assert set(row) == {*ASKED, "exact resume"}
-    assert accepted([f"algo={algo}"])
+    chosen = [f"algo={algo}", *NEEDED.get(algo, [])]
+    assert accepted(chosen)
     for column, overrides in ASKED.items():
-        assert accepted([f"algo={algo}", *overrides]) == row[column], column
+        assert accepted([*chosen, *overrides]) == row[column], column
     # a class on the seam is saved and restored whole; its own test kills it
     assert row["exact resume"] == issubclass(CLASSES[algo], Algorithm)
 

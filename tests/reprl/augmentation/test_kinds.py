@@ -137,6 +137,50 @@ def test_cutout_boxes_keep_their_number_sides_and_gray():
     assert all(edge.any() for edge in (painted[0], painted[-1], painted[:, 0], painted[:, -1]))
 
 
+def test_moving_boxes_go_a_straight_way_through_the_stack():
+    observations = torch.zeros(300, 4, 40, 40, dtype=torch.uint8)
+    view = Cutout(boxes=[1, 1], sides=[3, 3], fill="gray", speed=3.0)(observations, generator())
+    steps = []
+    for stack in view.observations.numpy():
+        inside = [np.argwhere(frame) for frame in stack]
+        if any(len(pixels) != 9 for pixels in inside):
+            continue  # partly outside, or a gray of 0
+        assert len(set(stack[stack > 0])) == 1
+        places = np.array([pixels.min(axis=0) for pixels in inside])  # (frames, 2)
+        way = places[-1] - places
+        assert np.abs(way - np.rint(way[0] / 3 * np.array([[3], [2], [1], [0]]))).max() <= 1
+        steps.append(way[0] / 3)
+    assert len(steps) > 150
+    assert np.abs(steps).max() <= 3
+    assert np.max(steps) > 2  # both directions, to nearly the full speed
+    assert np.min(steps) < -2
+
+
+def test_moving_boxes_keep_the_channels_of_a_frame_together():
+    observations = torch.zeros(50, 6, 30, 30, dtype=torch.uint8)
+    moving = Cutout(boxes=[1, 1], sides=[4, 4], fill="gray", speed=5.0, channels=3)
+    frames = moving(observations, generator()).observations.view(50, 2, 3, 30, 30)
+    assert torch.equal(frames[:, :, 0], frames[:, :, 2])
+    assert not torch.equal(frames[:, 0], frames[:, 1])
+    with refuses("channels=3"):
+        moving(observations[:, :4], generator())
+
+
+def test_boxes_that_stand_still_draw_what_they_always_did():
+    observations = random_pictures()
+    seen = Cutout(boxes=[2, 2], sides=[3, 9], fill="gray")(observations, generator()).observations
+    draws, (n, _, height, width) = generator(), observations.shape
+    torch.randint(2, 3, (n,), generator=draws)  # how many boxes
+    side = torch.randint(3, 10, (n, 2, 2), generator=draws)
+    room = torch.tensor([height, width]) - side
+    first = (torch.rand((n, 2, 2), generator=draws) * (room + 1)).long().minimum(room)
+    level = torch.randint(0, 256, (n, 2), generator=draws)
+    for picture, corners, sides, grays in zip(observations, first, side, level, strict=True):
+        for (top, left), (h, w), gray in zip(corners, sides, grays, strict=True):
+            picture[:, top : top + h, left : left + w] = gray
+    assert torch.equal(seen, observations)
+
+
 def test_cutout_draws_between_no_box_and_the_most():
     white = torch.full((400, 1, 40, 40), 255, dtype=torch.uint8)
     black = Cutout(boxes=[0, 3], sides=[1, 1])(white, generator()).observations

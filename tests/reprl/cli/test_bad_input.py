@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +33,16 @@ auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
 env=pong | env=pong is unknown
 stop.score=high | stop.score=high
+profile=maybe | profile=maybe | true or false
+profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
+algo.momentum=1 | algo.momentum=1
+encoder=xresnet encoder.stages=[0] | encoder.stages
+encoder=xresnet encoder.squeeze=2 | encoder.squeeze=2
+algo=a2c algo.momentum=0.9 | algo.momentum | algo.optimizer=adam
+algo.intrinsic=rnd | algo.intrinsic | intrinsic=
 algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
 algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[0.5,1e-4]]}} | .points | rise from 0 to 1
 algo.learning_rate={{kind:piecewise,points:3}} | algo.learning_rate.points=3
@@ -47,17 +55,45 @@ algo=reinforce mode=fast | algo=reinforce | mode=plain
 algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
 algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
-algo=dqn attention=conv | attention=conv | algo=dqn
+algo=recurrent_ppo algo.memory=rnn | algo.memory=rnn | gru
+algo=dqn algo.dueling=2 | algo.dueling=2
+algo=dqn algo.prioritized=much | algo.prioritized=much
+algo=dqn algo.priority_alpha=2 | algo.priority_alpha=2
+algo=dqn algo.buffer_size=1e8 | algo.buffer_size=100000000 | GB
+algo=qrdqn auxiliary=contrastive | auxiliary=contrastive | algo=qrdqn
+algo=qrdqn algo.n_quantiles=0 | algo.n_quantiles=0
+algo=qrdqn algo.double=true | algo.double
 algo=dqn mode=fast | algo=dqn | mode=plain
 algo=dqn algo.double=2 | algo.double=2
 algo=dqn algo.buffer_size=0 | algo.buffer_size=0
 algo=dqn algo.n_step=3 | algo.n_step | n_steps
 algo=dqn ranks=2 | ranks=2 | algo=dqn
 algo=reinforce algo.gae_lambda=1 | gae_lambda
+intrinsic=rdn | intrinsic=rdn is unknown | Did you mean 'rnd'?
+intrinsic=rnd intrinsic.coef=-1 | intrinsic.coef=-1
+intrinsic=rnd intrinsic.share=0 | intrinsic.share=0
+intrinsic=rnd intrinsic.gama=1 | intrinsic.gama | gamma
+intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo
+intrinsic=rnd algo=imitation | intrinsic=rnd | algo=imitation
+intrinsic=rnd ranks=2 threads=1 | intrinsic=rnd | ranks=1
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
+env=gymnasium env.workers=2 | env.workers=2 | env.workers=0
 env=gymnasium env.id=Blackjack-v1 | Blackjack-v1 | observations
-env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions
+env=gymnasium env.id=Pendulum-v1 | Pendulum-v1 | continuous actions | algo=sac
+env=gymnasium env.id=Pendulum-v1 algo=dqn | algo=dqn | continuous actions | algo=sac
+env=gymnasium algo=sac | algo=sac | 2 discrete actions
+algo=td3 | algo=td3 | env.continuous=true
+env.continuous=true | algo=ppo | continuous actions | algo=sac
+env.continuous=2 | env.continuous=2
+env.continuous=true algo=sac attention=conv | attention=conv | algo=sac
+env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise=pink | algo.noise=pink | normal
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_sigma=-1 | algo.noise_sigma=-1
+env=gymnasium env.id=Pendulum-v1 algo=td3 algo.noise_goal=[-200] | algo.noise_goal | 2 numbers
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.ent_coef=automatic | algo.ent_coef=automatic | auto
+env=gymnasium env.id=Pendulum-v1 algo=ddpg algo.policy_delay=2 | algo.policy_delay
+env=gymnasium env.id=Pendulum-v1 algo=td3 +algo.action_noise=1 | algo.action_noise | algo.noise
 env=gymnasium env.id=nowhere:Own-v0 | nowhere | cannot be imported
 env=gymnasium env.stack=4 | env.stack
 env=gymnasium env.n_envs=0 | env.n_envs=0
@@ -68,6 +104,19 @@ env=gymnasium encoder=nature | encoder=nature | numbers
 env=gymnasium eval.variants=[green_lines] | 'green_lines' | only original
 env=gymnasium encoder.activation=tan | encoder.activation=tan | 'tanh'
 env=gymnasium encoder.hidden=64 | encoder.hidden
+env=procgen env.game=coinrum | 'coinrum' | Did you mean 'coinrun'?
+env=procgen env.levels=-1 | env.levels=-1
+env=procgen env.start_level=2147483600 | env.start_level=2147483600 | env.levels=200
+env=procgen env.distribution=eazy | env.distribution=eazy | 'easy'
+env=procgen env.distribution=memory | env.distribution=memory | coinrun | exploration
+env=procgen env.levels=0 | env.levels=0 | unseen
+env=procgen env.stack=4 | env.stack
+env=procgen env.variant=green_lines | 'green_lines' | only original and unseen
+env=procgen augmentation=flip | augmentation=flip | procgen/coinrun
+env=procgen attention=motion | attention=motion | env.stack=1
+env.game=coinrun | 'coinrun' | env=procgen
+env.game=procgen/coinrun | env.game=procgen/coinrun | env=procgen
+env.levels=5 | env.levels
 env.game=ALE/Pung-v5 | ALE/Pung-v5 | game
 env.game=ocatari:Freeway | ocatari:Freeway | docs/games.md
 env.game=pong env.variant=mode_4 | 'mode_4' cannot be played in game 'pong'
@@ -87,6 +136,7 @@ precision=fp16 | precision=fp16 is unknown
 precision=16 | precision=16
 precision=bf16 | precision=bf16 | mode=fast
 device=cuda:99 | device=cuda:99
+device=cuda ranks=2 | device=cuda | no CUDA device
 device=7 | device=7
 threads=1.5 | threads=1.5
 threads=many | threads=many
@@ -95,7 +145,7 @@ ranks=many | ranks=many
 ranks=3 | env.n_envs=8 | ranks=3
 ranks=16 | ranks=16 | env.n_envs=8
 ranks=2 algo.batch_size=255 | algo.batch_size=255 | ranks=2 | 256
-ranks=2 algo=imitation | ranks=2 | algo=imitation
+ranks=2 algo=distillation algo.teacher=agent:imitation | ranks=2 | algo=distillation
 auxiliary=contrastive auxiliary.negatives=none | negatives=none
 checkpoint.every=0 | checkpoint.every=0
 checkpoint.every=1.5 | checkpoint.every=1.5
@@ -141,7 +191,7 @@ env.workers=-1 | env.workers=-1
 env.n_envs=5000 | env.n_envs=5000
 env.sticky=-1 | env.sticky=-1
 env.observation=plane | env.observation=plane | 'planes'
-env.observation=objects env.game=freeway | env.observation=objects | 'freeway'
+env.observation=objects env.game=boxing | env.observation=objects | 'boxing'
 env.missed=0.1 | env.missed=0.1 | env.observation=frames
 env.observation=binary env.mislabelled=0.1 | env.mislabelled=0.1 | classes or planes
 env.observation=binary env.gray=false | env.observation=binary | env.gray=true
@@ -182,6 +232,11 @@ auxiliary=vae auxiliary.kl_coef=-1 | auxiliary.kl_coef=-1
 auxiliary=byol auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=saliency_guided auxiliary.attribution_coef=-1 | auxiliary.attribution_coef=-1
 auxiliary=saliency_guided auxiliary.shrink=0 | auxiliary.shrink=0
+auxiliary=ucb_drac auxiliary.options=[shift,shfit] | shfit | Did you mean 'shift'?
+auxiliary=ucb_drac auxiliary.options=[shift] | options | two or more
+auxiliary=ucb_drac auxiliary.window=0 | auxiliary.window=0
+auxiliary=svea auxiliary.coef=-1 | auxiliary.coef=-1
+auxiliary=soda auxiliary.tau=0 | auxiliary.tau=0
 auxiliary=inverse_dynamic | auxiliary=inverse_dynamic is unknown | Did you mean 'inverse_dynamics'?
 algo=distillation | algo.teacher=None | agent:NAME
 algo=distillation algo.teacher=nowhere | no teacher 'nowhere'
@@ -229,6 +284,16 @@ trust=1bad | trust=1bad
 -m 'seed=glob(x*)' | seed
 -m 'seed=interval(0,1)' | interval | hydra/sweeper
 -m seed=0,1 hydra/sweeper=moon | moon
+-m sweep=tune | nothing to search | interval
+-m sweep=tune seed=0,1 | 'seed=0,1'
+-m sweep=tune attention=none,conf | attention=conf is unknown
+-m sweep=tune attention=none,conv sweep.trials=0 | sweep.trials=0
+-m sweep=tune attention=none,conv sweep.prune=maybe | sweep.prune=maybe
+-m sweep=tune attention=none,conv eval.every=0 | eval.every=0
+-m sweep=tune 'algo.gamma=interval(0.9,2)' | algo.gamma=2
+-m sweep=tune attention=none,conv hydra/launcher=joblib | hydra/launcher=joblib
+-m sweep=tune attention=none,conv seeds=until_decided | seeds=until_decided
+-m seed=0,1 sweep.prune=true | sweep.prune=true | sweep=tune
 -m seeds=until_decided seed=0,1 | seeds=until_decided | 'seed=0,1'
 -m seeds=until_decided run_dir={empty} | claims.yaml | run_dir=
 -m seeds=until_decided max_seeds=1 | max_seeds=1 | from 2 to 1000
@@ -289,6 +354,19 @@ evaluate {run} seed=1e3 | seed=1e3
 evaluate {run} sticky=2 | sticky=2
 evaluate {run} sticky=nan | sticky=nan
 evaluate {run} games=all | games=all
+evaluate {run} game=pong | game=pong | plays breakout
+evaluate {run} env.game=Pung | game=Pung | plays breakout
+evaluate {run} game= | game= is empty
+attention {run} game=pong | game=pong | plays breakout
+probe {run} game=pong | game=pong | plays breakout
+play {run} game=pong | game=pong | plays breakout
+video {run} game=pong | game=pong | plays breakout
+evaluate {stock} game=pong | stock.zip | trust=true
+evaluate {stock} game=Pung trust=true | 'Pung' | 'pong'
+evaluate {stock} game=gymnasium/CartPole-v1 trust=true | game=gymnasium/CartPole-v1 | ALE
+attention {stock} game=Pung trust=true | 'Pung' | 'pong'
+video {stock} game=Pung trust=true | 'Pung' | 'pong'
+play {stock} game=Pung trust=true | 'Pung' | 'pong'
 evaluate {run} severities=2 | severities=2
 evaluate {run} severities=x | severities=x
 evaluate {run} deterministic=perhaps | deterministic=perhaps
@@ -476,6 +554,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bad")
     (place / "empty").mkdir()
     (place / "file").write_text("some text\n")
+    with zipfile.ZipFile(place / "stock.zip", "w") as stock:  # as far as it is read unpickled
+        stock.writestr("data", '{"n_epochs": 4}')
     (place / "claimed").mkdir()
     (place / "claimed" / "claims.yaml").write_text("- {method: only_drac, baseline: plain}\n")
     for name in ("run", "no_record", "no_config", "not_json", "not_yaml", "a_list", "unknown_key"):
@@ -520,12 +600,12 @@ def contents(place: Path) -> dict[str, tuple[int, int]]:
 
 
 def filled(command: str, made: Path) -> list[str]:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     return [word.format(**names) for word in shlex.split(command)]
 
 
 def judge(error: str, words: list[str], made: Path) -> None:
-    names = {path.name: str(path) for path in made.iterdir()}
+    names = {path.stem: str(path) for path in made.iterdir()}
     assert "Traceback" not in error
     said = [line for line in error.splitlines() if not line.startswith("WARNING: ")]
     assert said[0].startswith("reprl: ")

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from reprl.algorithms.demonstrations import Chunk, Demonstrations
 from reprl.config.schema import load
 from reprl.distributed.environment import place
 from reprl.distributed.ranks import OneRank, join
 from reprl.runs.train import make_env, make_model
 
-STEPS, ENVS, BATCH, PARTS = 8, 4, 16, 2
+STEPS, ENVS, BATCH, PARTS, UPDATES = 8, 4, 16, 2, 3
 LOSSES = [
     *("attention=conv", "auxiliary=[contrastive,temporal,spatiotemporal,reward_prediction]"),
     *("auxiliary.contrastive.augmentation=none", "auxiliary.temporal.augmentation=none"),
@@ -32,7 +33,9 @@ LOSSES = [
 def settings(algo: str, losses: str, more: list[str]) -> list[str]:
     found = [f"algo={algo}", "threads=1", "device=cpu", f"env.n_envs={ENVS}", "env.size=36"]
     found += [f"algo.n_steps={STEPS}", "encoder.features_dim=16", "env.max_frames=1000"]
-    if algo == "ppo":
+    if algo == "imitation":
+        found += [f"algo.batch_size={BATCH}", f"algo.updates={UPDATES}"]
+    elif algo == "ppo":
         found += [f"algo.batch_size={BATCH}", "algo.n_epochs=2", "algo.normalize_advantage=true"]
     else:
         found += ["algo.normalize_advantage=true"]
@@ -59,6 +62,55 @@ def fill(buffer: Any, envs: slice) -> None:
     buffer.pos, buffer.full = STEPS, True
     last = rng.integers(0, 256, (ENVS, *buffer.obs_shape), np.uint8)
     buffer.finish(last[envs], np.zeros(ENVS, bool)[envs], rewards[:, envs])
+
+
+def fill_data(buffer: Demonstrations, envs: slice) -> None:
+    """The same for imitation: one more labelled rollout behind those before."""
+    rng = np.random.default_rng([7, len(buffer.chunks)])
+    shape, frame = (STEPS, ENVS), buffer.obs_shape[1:]
+    starts = rng.random(shape) < 0.2
+    starts[0] = True
+    age = np.zeros(shape, np.int64)
+    for t in range(1, STEPS):
+        age[t] = np.where(starts[t], 0, age[t - 1] + 1)
+    probs = rng.random((*shape, 4)).astype(np.float32)
+    arrays = {
+        "frames": rng.integers(0, 256, (buffer.lead + STEPS, ENVS, *frame), np.uint8),
+        "probs": probs / probs.sum(axis=2, keepdims=True),
+        "actions": rng.integers(0, 4, shape),
+        "rewards": rng.integers(-1, 2, shape).astype(np.float32),
+        "returns": rng.normal(size=shape).astype(np.float32),
+        "age": age,
+        "episode": np.cumsum(starts, axis=0) + 100 * len(buffer.chunks),
+    }
+    own = {name: np.ascontiguousarray(array[:, envs]) for name, array in arrays.items()}
+    buffer.reset()
+    buffer.values[:] = rng.normal(size=shape).astype(np.float32)[:, envs]
+    buffer.returns[:] = own["returns"]
+    buffer.chunks.append(Chunk(STEPS * len(buffer.chunks), own))
+
+
+def same_draws(model: Any, ranks: OneRank) -> None:
+    """Let imitation draw samples that do not depend on the ranks."""
+    buffer, share, drawn = model.rollout_buffer, ENVS // PARTS, [0]
+
+    def minibatches(size: int | None) -> Iterator[Any]:
+        assert size == BATCH // ranks.size
+        for _ in range(buffer.updates):
+            drawn[0] += 1
+            rows = [
+                np.random.default_rng([part, drawn[0]]).integers(
+                    len(buffer.chunks) * STEPS * share, size=BATCH // PARTS
+                )
+                for part in range(PARTS)
+            ]
+            if ranks.size == 1:
+                own = [r // share * ENVS + part * share + r % share for part, r in enumerate(rows)]
+                yield buffer.minibatch(np.concatenate(own))
+            else:
+                yield buffer.minibatch(rows[ranks.rank])
+
+    buffer.minibatches = minibatches
 
 
 def same_minibatches(model: Any, ranks: OneRank) -> None:
@@ -95,11 +147,13 @@ def main(out: str, losses: str, algo: str, more: list[str]) -> None:
     model: Any = make_model(config, env, ranks)
     share = ENVS // ranks.size
     model._current_progress_remaining = 0.7
-    same_minibatches(model, ranks)
+    imitation = isinstance(model.rollout_buffer, Demonstrations)
+    (same_draws if imitation else same_minibatches)(model, ranks)
     logged: list[dict[str, float]] = []
     for model._iterations in (1, 2):
         model.num_timesteps += STEPS * ENVS
-        fill(model.rollout_buffer, slice(ranks.rank * share, (ranks.rank + 1) * share))
+        own = slice(ranks.rank * share, (ranks.rank + 1) * share)
+        (fill_data if imitation else fill)(model.rollout_buffer, own)
         model.train()
         numbers = {k: float(v) for k, v in model.logger.name_to_value.items()}
         logged.append(numbers)

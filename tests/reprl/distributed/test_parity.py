@@ -53,7 +53,12 @@ def run_ranks(out: Path, losses: str, algo: str, *more: str, memory: bool) -> No
 
 @pytest.mark.parametrize(
     ("algo", "losses", "memory"),
-    [("ppo", "none", True), ("ppo", "losses", True), ("a2c", "losses", False)],
+    [
+        ("ppo", "none", True),
+        ("ppo", "losses", True),
+        ("a2c", "losses", False),
+        ("imitation", "losses", True),
+    ],
 )
 def test_two_ranks_learn_what_one_process_learns(
     algo: str, losses: str, memory: bool, tmp_path: Path

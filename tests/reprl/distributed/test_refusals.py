@@ -10,7 +10,7 @@ import pytest
 
 from reprl.config import placement
 from reprl.config.schema import Config, load
-from reprl.distributed.environment import place
+from reprl.distributed.environment import own_device, place
 from reprl.distributed.ranks import Ranks, join, require_free
 from tests.helpers import refuses
 
@@ -30,7 +30,8 @@ def on(cores: int, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Config:
         (4, ["ranks=auto", "algo.batch_size=130"], 2, 1, 0),
         (4, ["ranks=auto", "env.n_envs=9", "algo.batch_size=96"], 3, 1, 0),
         (1, ["ranks=auto", "env.workers=auto"], 1, 1, 0),
-        (4, ["ranks=auto", "env.workers=auto", "algo=imitation"], 1, 4, 4),
+        (4, ["ranks=auto", "env.workers=auto", "algo=reinforce"], 1, 4, 4),
+        (4, ["ranks=auto", "algo=imitation", "env.n_envs=8"], 4, 1, 0),
         (4, ["env.workers=auto"], 1, 4, 4),
         (4, [], 1, 4, 0),  # what it was before there were ranks
         (4, ["ranks=2", "threads=2"], 2, 2, 0),
@@ -74,6 +75,25 @@ def test_ranks_that_torchrun_started_must_agree(monkeypatch: pytest.MonkeyPatch)
         place(given | {"WORLD_SIZE": "two"})
     with refuses("MASTER_PORT"):
         place({"RANK": "0", "WORLD_SIZE": "2"})
+
+
+def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("reprl.config.placement", "reprl.config.checks"):
+        monkeypatch.setattr(f"{module}.gpu_count", lambda: 2)
+    assert on(8, monkeypatch, "ranks=auto", "device=cuda").ranks == 2
+    assert on(8, monkeypatch, "ranks=auto", "device=cuda:1").ranks == 1
+    with refuses("ranks=4", "2 CUDA", "device=cuda"):
+        on(8, monkeypatch, "ranks=4", "device=cuda")
+    with refuses("ranks=2", "device=cuda:1"):
+        on(8, monkeypatch, "ranks=2", "device=cuda:1")
+    assert own_device("cuda") == "cuda"
+    given = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_PORT": "29500"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert own_device("cuda") == "cuda:1"
+    assert own_device("cpu") == "cpu"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # the other two are on another machine
+    assert on(8, monkeypatch, "device=cuda").ranks == 4
 
 
 def test_ranks_need_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

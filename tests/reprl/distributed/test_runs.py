@@ -27,6 +27,11 @@ SMALL = [
     *("augmentation=shift", "augmentation.use=rad"),
 ]
 LONG = [*SMALL, "total_steps=100_000"]
+IMITATION = [
+    *("algo=imitation", "algo.updates=2", "algo.buffer_size=96", "algo.n_steps=16"),
+    *(word for word in SMALL if not word.startswith(("algo.", "a"))),
+    *("algo.batch_size=16",),
+]
 
 
 def reprl(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:
@@ -132,3 +137,21 @@ def test_another_number_of_ranks_is_told_as_a_change(tmp_path: Path) -> None:
     assert "goes on with 1" in said
     record = json.loads((run / "run.json").read_text())
     assert record["ranks_changed"] == [{"step": stopped, "from": 2, "to": 1}]
+
+
+def test_every_rank_of_an_imitation_goes_on_with_its_own_data(tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    done(reprl("train", *IMITATION, "ranks=2", f"run_dir={whole}"))
+    process = reprl("train", *IMITATION, "ranks=2", f"run_dir={run}")
+    while len(checkpoint.steps(run)) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    if len(pids := ranks_of(process.pid)) == 2:  # else it was too fast for us, and is whole
+        os.kill(pids[1], signal.SIGKILL)
+        process.communicate(timeout=60)
+        if process.returncode:
+            process = reprl("resume", run, "ranks=1")
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 2, said
+            assert "ranks=2" in said
+            done(reprl("resume", run))
+    assert same_runs(whole, run)

@@ -164,7 +164,7 @@ def test_a_stock_model_plays_the_game_of_its_environment_or_is_refused(tmp_path)
     assert env_settings(model)["game"] == "freeway"
     games = evaluate(model, "original", 1, frame_limit=400)
     assert list(games["end"]) == ["frame_limit"]
-    assert set(games["method"]) == {"sb3-ppo"}
+    assert set(games["method"]) == {"freeway-sb3-ppo"}  # as a run of that game is called
     model.save(tmp_path / "model.zip")
     with refuses("3 actions", "breakout", "game="):
         evaluate(PPO.load(tmp_path / "model.zip", device="cpu"), "original", 1)

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reprl.analysis.rating import rating_table
 from reprl.cli import main
-from reprl.evaluation.rating import MIDDLE, rate, strengths, tallies
+from reprl.evaluation.rating import MIDDLE, rate, resampled, strengths, tallies
 from tests.helpers import refuses
 
 
@@ -78,3 +79,24 @@ def test_the_command_reads_folders(tmp_path: Path, capsys: pytest.CaptureFixture
     assert pd.read_csv(out)["wins"].tolist() == [3, 1]
     assert main(["rate", str(tmp_path), "variants=green_lines"]) == 2
     assert "variants=green_lines" in capsys.readouterr().err
+
+
+def test_resampled_wins_are_those_of_the_resampled_games() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.integers(0, 3, (7, 3)).astype(float)
+    scores[0, 1] = np.nan
+    rows = rng.integers(7, size=(4, 7))
+    times = np.stack([np.bincount(row, minlength=7) for row in rows]).astype(float)
+    for found, row in zip(resampled(scores, times), rows, strict=True):
+        assert found.tolist() == tallies(scores[row]).tolist()
+
+
+def test_the_report_rates_the_largest_group_that_met() -> None:
+    early, late = games({"ppo": [1.0, 2.0, 1.0]}, step=10), games({"ppo": [5.0, 6.0, 7.0]}, step=20)
+    alone = games({"stranger": [3.0]}, seeds=100)
+    table = rating_table(pd.concat([early, late, alone], ignore_index=True))
+    assert table.frame["step"].tolist() == [20, 10]
+    assert (table.frame["low"] <= table.frame["rating"]).all()
+    assert "1 agents" in table.note
+    assert rating_table(alone).frame.empty
+    assert rating_table(pd.DataFrame()).frame.empty

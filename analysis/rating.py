@@ -1,0 +1,59 @@
+"""Ratings of a report's agents, and of a run's checkpoints: Elo from games they had in common.
+
+episodes of all runs -> `reprl.evaluation.rating` -> **one row an agent** -> report. Agents that no
+chain of common games connects have no rating in common: the largest group that has is shown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from reprl.analysis.tables import Column, Table
+from reprl.evaluation.rating import AGENT, GAME, connected, rate, scores_by_game, tallies
+
+MOST = 60  # agents in one table; of more the last evaluated step of each run
+TITLE = "Ratings: Elo from games in common"
+
+
+def rating_table(episodes: pd.DataFrame) -> Table:
+    """Elo with 95 % intervals; empty where no two agents have a game in common."""
+    columns = [
+        Column("method", "Method"),
+        Column("run", "Run"),
+        Column("step", "Step", "count"),
+        Column("rating", "Elo", "count", "low", "high", help="400 points are ten wins to one"),
+        Column("games", "Games", "count", help="with others, in pairs"),
+        Column("wins", "Won", "count"),
+        Column("losses", "Lost", "count"),
+        Column("draws", "Drawn", "count"),
+    ]
+    needed = {*GAME, *AGENT, "episode_return"}
+    if episodes.empty or not needed <= {*episodes.columns}:
+        return Table("rating", TITLE, columns, pd.DataFrame())
+    played = episodes[episodes["episode_return"].notna() & episodes["game_seed"].notna()]
+    agents = played[list(AGENT)].drop_duplicates()
+    if len(agents) > MOST:
+        last = played.groupby(["method", "run"])["step"].transform("max")
+        played = played[played["step"] == last]
+        agents = played[list(AGENT)].drop_duplicates()
+    if not 2 <= len(agents) <= MOST:
+        return Table("rating", TITLE, columns, pd.DataFrame())
+    table = scores_by_game(played)
+    group = connected(tallies(table.to_numpy(float)))
+    if len(group) < 2:
+        return Table("rating", TITLE, columns, pd.DataFrame())
+    kept = pd.DataFrame([table.columns[k] for k in group], columns=list(AGENT))
+    frame = rate(played.merge(kept, on=list(AGENT)))
+    for key in ("rating", "low", "high"):
+        frame[key] = np.round(frame[key])
+    left = len(agents) - len(group)
+    note = (
+        "Two agents are compared in the games that they began from the same seed on the same "
+        "variant, all variants together; the higher score wins. Bradley and Terry's strengths on "
+        "Elo's scale, mean 1500; intervals from resampled games, so they say nothing of other "
+        "seeds of training. Steps of one run are agents of their own."
+    )
+    if left:
+        note += f" {left} agents that had no such game with these are left out."
+    return Table("rating", TITLE, columns, frame, note)

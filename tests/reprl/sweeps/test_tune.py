@@ -1,0 +1,177 @@
+"""`sweep=tune`: a study in the sweep's folder that is quicker than a grid, shared and continued."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from reprl.cli import main
+from reprl.sweeps.search import Interval, Search, Space, Words, space_of
+from reprl.sweeps.tune import validated
+from tests.helpers import refuses
+
+SPACE: Space = {"rate": Interval(1e-6, 1e-1, log=True), "depth": Interval(1, 8, whole=True)}
+GRID = [(10.0**-e, d) for e in range(1, 7) for d in range(1, 9)]  # 48 runs
+
+
+def score(rate: float, depth: int) -> float:
+    """A stand-in for a training, best at 2e-4 and 5."""
+    from math import log10
+
+    return -abs(log10(rate) - log10(2e-4)) - 0.3 * abs(depth - 5)
+
+
+def settings_in(words: list[str]) -> tuple[float, int]:
+    found = dict(word.split("=") for word in words)
+    return float(found["rate"]), int(found["depth"])
+
+
+def test_a_planted_optimum_is_found_in_half_the_runs_of_a_grid(tmp_path: Path) -> None:
+    search = Search(tmp_path, SPACE, trials=len(GRID) // 2)
+    while (asked := search.ask()) is not None:
+        search.complete(asked[0].number, score(*settings_in(asked[1])))
+    best = search.best()
+    assert best is not None
+    assert best.value is not None
+    assert best.value >= max(score(*point) for point in GRID)
+
+
+def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path: Path) -> None:
+    proposed = []
+    for again in (False, True):
+        search = Search(tmp_path / str(again), SPACE, trials=7)
+        words = []
+        for _ in range(7):
+            if again:  # a new process each time
+                search = Search(tmp_path / str(again), SPACE, trials=7)
+            asked = search.ask()
+            assert asked is not None
+            search.complete(asked[0].number, score(*settings_in(asked[1])))
+            words.append(asked[1])
+        assert search.ask() is None
+        proposed.append(words)
+    assert proposed[0] == proposed[1]
+    assert len({str(words) for words in proposed[0]}) == 7
+
+
+def test_a_trial_whose_launcher_was_killed_stays_open(tmp_path: Path) -> None:
+    first = Search(tmp_path, SPACE, trials=3)
+    asked = first.ask()
+    assert asked is not None
+    first.report(asked[0], {10: 1.0})
+    later = Search(tmp_path, SPACE, trials=3)  # the first one told nothing
+    ((trial, words),) = later.unfinished()
+    assert (trial.number, words) == (asked[0].number, asked[1])
+    assert not later.report(trial, {10: 1.0, 20: 2.0})  # what is known is not said twice
+    later.complete(trial.number, 2.0)
+    assert not later.unfinished()
+    first.complete(asked[0].number, 9.0)  # came late
+    best = later.best()
+    assert best is not None
+    assert best.value == 2.0
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.reprl.sweeps.test_tune import SPACE
+from reprl.sweeps.search import Search
+search = Search(Path(sys.argv[1]), SPACE, trials=12)
+while (asked := search.ask()) is not None:
+    search.complete(asked[0].number, 0.0)
+    print(asked[0].number)
+"""
+
+
+@pytest.mark.slow
+def test_two_launchers_share_a_study(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, cwd=root
+        )
+        for _ in range(2)
+    ]
+    numbers = [int(n) for p in processes for n in p.communicate()[0].split()]
+    assert sorted(numbers) == list(range(12))
+
+
+def test_a_trial_behind_the_others_is_pruned(tmp_path: Path) -> None:
+    search = Search(tmp_path, SPACE, trials=7)
+    for _ in range(6):
+        asked = search.ask()
+        assert asked is not None
+        assert not search.report(asked[0], {100: 5.0})
+        search.complete(asked[0].number, 5.0)
+    asked = search.ask()
+    assert asked is not None
+    assert search.report(asked[0], {100: 1.0})
+    search.prune(asked[0].number)
+    assert search.all()[-1].state.name == "PRUNED"
+
+
+def test_the_command_line_says_what_is_searched() -> None:
+    words = [
+        "a.b=int(interval(1,8))",
+        "c=tag(log,interval(1e-5,1e-3))",
+        "d=x,y",
+        "e=3",
+        "f=range(3)",
+    ]
+    space, rest = space_of(words)
+    assert space == {
+        "a.b": Interval(1, 8, whole=True),
+        "c": Interval(1e-5, 1e-3, log=True),
+        "d": Words(("x", "y")),
+        "f": Words(("0", "1", "2")),
+    }
+    assert rest == ["e=3"]
+    for wrong, named in {
+        "a=3": "nothing to search",
+        "seed=1,2": "seed",
+        "a=interval(3,1)": "lower",
+        "a=tag(log,interval(0,1))": "logarithm",
+        "a=tag(lgo,interval(1,2))": "lgo",
+    }.items():
+        with refuses(named):
+            space_of([wrong])
+
+
+def test_another_space_needs_another_folder(tmp_path: Path) -> None:
+    Search(tmp_path, SPACE, trials=1)
+    with refuses("study.db", "depth", "run_dir="):
+        Search(tmp_path, {"rate": SPACE["rate"]}, trials=1)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "study.db").write_bytes(b"no database" * 100)
+    with refuses("study.db", "cannot be used"):
+        Search(tmp_path / "broken", SPACE, trials=1)
+
+
+RUN = [
+    *("env=gymnasium", "device=cpu", "env.n_envs=2", "total_steps=128", "checkpoint.every=64"),
+    *("log.every=32", "eval.every=64", "eval.episodes=1", "algo.batch_size=16"),
+    *("algo.n_epochs=1", "media=0", "sweep=tune", "sweep.jobs=1"),
+    *("algo.learning_rate=tag(log,interval(1e-5,1e-2))", "algo.n_steps=16,32"),
+]
+
+
+@pytest.mark.slow
+def test_trials_are_runs_and_the_same_command_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "search"
+    begin = ["train", "-m", *RUN, f"run_dir={folder}"]
+    assert main([*begin, "sweep.trials=1"]) == 0
+    assert main([*begin, "sweep.trials=2"]) == 0
+    said = capsys.readouterr().out
+    assert "1 proposed before" in said
+    assert said.count("started") == 2
+    trials = pd.read_csv(folder / "trials.csv")
+    assert trials["state"].tolist() == ["complete", "complete"]
+    for row in trials.itertuples():
+        scores = validated(folder / str(row.folder))
+        assert sorted(scores) == [64, 128]
+        assert max(scores.values()) == row.score
+    assert f"best {trials['score'].max():.4g}" in said

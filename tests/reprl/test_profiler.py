@@ -1,0 +1,49 @@
+"""`profile=true`: a trace and a table, the same bits, nothing without it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from reprl.cli import main
+from reprl.runs.profiler import where_a_second_goes
+from tests.reprl.test_gymnasium_runs import PPO, RUN
+
+
+def test_a_second_is_taken_apart_by_hand() -> None:
+    spent = {"env": 0.5, "forward": 0.25, "update": 1.0, "other": 0.1}
+    text = where_a_second_goes(2.0, spent, {"update: backward pass": 0.75}, 4)
+    title, *rows = text.splitlines()
+    assert title == "where a second goes (4 updates in 2.0 s)"
+    found = {row[:34].strip(): int(row[34:].split()[0]) for row in rows}
+    assert found == {
+        "games": 250,
+        "rollout: policy and memory": 125,
+        "update: backward pass": 375,
+        "update: the rest": 125,
+        "everything else": 125,
+    }
+
+
+@pytest.mark.slow
+def test_a_run_is_profiled_and_stays_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, looked = tmp_path / "whole", tmp_path / "looked"
+    settings = [*RUN, *PPO, "eval.every=0"]
+    assert main(["train", *settings, f"run_dir={whole}"]) == 0
+    assert not (whole / "profile").exists()
+    assert main(["train", *settings, "profile=true", f"run_dir={looked}"]) == 0
+    assert "where a second goes" in capsys.readouterr().out
+    for name in ("parameters", "optimizer", "state"):
+        files = [
+            sorted(run.glob(f"checkpoints/*/{name}.safetensors"))[-1] for run in (whole, looked)
+        ]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    trace = looked / "profile" / "trace.json.gz"
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    names = {event.get("name") for event in events}
+    assert {"update.losses", "update.backward", "update.step", "aten::addmm"} <= names
+    assert "aten::" in (looked / "profile" / "table.txt").read_text()
+    assert sorted(file.name for file in trace.parent.iterdir()) == ["table.txt", "trace.json.gz"]
