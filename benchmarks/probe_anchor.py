@@ -25,6 +25,9 @@ RESULTS = ROOT / "results" / "representation" / "anchor"
 PLAYERS = ("random", "scripted")
 LAYER = "linear.0"  # what the heads read
 LABELS = ("ball_x", "ball_y", "ball_dx", "ball_dy", "paddle_x", "bricks_each")
+# What Anand et al. ask of Breakout: places, bricks and score, and no directions of motion.
+THEIRS = ("ball_x", "ball_y", "paddle_x", "bricks_left", "bricks_each", "score")
+MEANS = {"mean": LABELS, "mean of theirs": THEIRS}
 FIRST, PPO, STDIM, PICTURE = "first weights", "PPO", "ST-DIM", "the picture"
 RUNS = {"ppo": PPO, "stdim": STDIM}
 BATCH = 64
@@ -80,16 +83,21 @@ def held(rows: pd.DataFrame) -> pd.Series:
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row for each player and encoder, a column for each label, and their mean."""
-    rows = rows[rows["label"].isin(LABELS)].assign(held=held(rows))
+    """A row for each player and encoder, a column for each label, and the two means."""
+    asked = tuple(dict.fromkeys((*LABELS, *THEIRS)))
+    rows = rows[rows["label"].isin(asked)].assign(held=held(rows))
     wide = rows.pivot_table(index=["player", "encoder"], columns="label", values="held")
-    wide = wide[[label for label in LABELS if label in wide]]
-    return wide.assign(mean=wide.mean(axis=1))
+    known = [label for label in asked if label in wide]
+    means = {
+        name: wide[[label for label in labels if label in wide]].mean(axis=1)
+        for name, labels in MEANS.items()
+    }
+    return wide[known].assign(**means)
 
 
-def order(found: pd.DataFrame, player: str) -> list[str]:
+def order(found: pd.DataFrame, player: str, by: str = "mean") -> list[str]:
     """First weights, PPO and ST-DIM, from what holds least to what holds most."""
-    means = found.loc[player, "mean"]
+    means = found.loc[player, by]
     return sorted((FIRST, PPO, STDIM), key=lambda name: means[name])
 
 
@@ -112,8 +120,7 @@ def learned(curve: pd.DataFrame) -> str:
 def written(rows: pd.DataFrame) -> str:
     """The table of measured rows, and a sentence for each kind of play."""
     found = scores(rows)
-    known = [name for name in found if name != "mean"]
-    lines = [["played by", "encoder", *known, "mean"], ["---", "---", *["---:"] * (len(known) + 1)]]
+    lines = [["played by", "encoder", *found], ["---", "---", *["---:"] * len(found.columns)]]
     for player in PLAYERS:
         for name in (FIRST, PPO, STDIM, PICTURE):
             values = found.loc[(player, name)]
@@ -122,11 +129,12 @@ def written(rows: pd.DataFrame) -> str:
     steps = rows.drop_duplicates("encoder").set_index("encoder")["step"]
     said = [f"PPO after {steps[PPO]:,} steps, ST-DIM after {steps[STDIM]:,} frames."]
     for player in PLAYERS:
-        ranked = order(found, player)
-        verdict = "the published order" if ranked == [FIRST, PPO, STDIM] else "another order"
-        means = found.loc[player, "mean"]
-        chain = " < ".join(f"{name} ({means[name]:.2f})" for name in ranked)
-        said.append(f"On {player} play: {chain}: {verdict}.")
+        for by in MEANS:
+            ranked = order(found, player, by)
+            verdict = "the published order" if ranked == [FIRST, PPO, STDIM] else "another order"
+            means = found.loc[player, by]
+            chain = " < ".join(f"{name} ({means[name]:.2f})" for name in ranked)
+            said.append(f"On {player} play, {by}: {chain}: {verdict}.")
     return f"{text}\n\n{' '.join(said)}"
 
 

@@ -205,7 +205,8 @@ def correlated() -> str:
     for name in agents():
         own = measured(name, "interventions")
         known = own["rank_correlation"].dropna()
-        parts.append(f"{name} {known.iloc[0]:.2f}" if len(known) else f"{name} unknown")
+        if len(own):
+            parts.append(f"{name} {known.iloc[0]:.2f}" if len(known) else f"{name} unknown")
     return f"Rank correlation of reaction and gradient over the ten changes: {', '.join(parts)}."
 
 

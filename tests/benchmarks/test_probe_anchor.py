@@ -30,7 +30,8 @@ def rows(stdim: float) -> pd.DataFrame:
             about = {"player": player, "encoder": name, "step": 0 if name == FIRST else 1024}
             found.append(about | {"label": "ball_y", "r2": value})
             found.append(about | {"label": "ball_dx", "balanced_accuracy": 0.5 + value / 2})
-            found.append(about | {"label": "lives", "r2": 1.0})  # not one of the six
+            found.append(about | {"label": "score", "r2": 1.0})  # one of theirs alone
+            found.append(about | {"label": "lives", "r2": 1.0})  # one of neither
     return pd.DataFrame(found)
 
 
@@ -51,11 +52,12 @@ def test_a_score_is_the_share_of_what_can_be_had():
 def test_the_order_is_that_of_the_means(stdim, ranked, said):
     found = scores(rows(stdim))
     assert found.loc[("random", STDIM), "mean"] == pytest.approx(stdim)
-    assert list(found) == ["ball_y", "ball_dx", "mean"]
-    assert order(found, "random") == ranked
+    assert list(found) == ["ball_y", "ball_dx", "score", "mean", "mean of theirs"]
+    assert found.loc[("random", STDIM), "mean of theirs"] == pytest.approx((stdim + 1) / 2)
+    assert order(found, "random") == order(found, "random", "mean of theirs") == ranked
     text = written(rows(stdim))
-    assert f"| random | {STDIM} | {stdim:.2f} | {stdim:.2f} | {stdim:.2f} |" in text
-    assert text.count(said) == 2
+    assert f"| random | {STDIM} | {stdim:.2f} | {stdim:.2f} | 1.00 | {stdim:.2f} |" in text
+    assert text.count(said) == 4
     assert "PPO after 1,024 steps" in text
 
 

@@ -192,6 +192,8 @@ def test_wrong_input_is_refused(model, run, commands):
     few = labels_of(*[[moment((9, 50), [[1]])] * 40] * 2, game("breakout"), (84, 84))
     with refuses("frames=99", "40", "60"):
         _require_enough(few, few, 99)
+    with refuses("frames=100 gives", "to fit with every object in view", "needs 60"):
+        reprl.probe(model, frames=100, player="random", size=36, stack=2)
     with refuses("boxing", "breakout"):
         reprl.probe(model, game="boxing", size=36, stack=2)
     with refuses("games=2", "3"):
