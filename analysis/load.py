@@ -143,9 +143,17 @@ def collect(folders: Iterable[Path | str], *, random_play: bool = True) -> Resul
             own = ~frame["method"].map(is_baseline)  # a run's folder may be called "random"
             frame.loc[own, "method"] = frame["run"].map(names_of).fillna(frame["method"])[own]
     warnings += notes(frames[0])
-    results = Results(runs, episodes, twin, warnings=warnings, folders=roots, games=count, **looks)
-    results.several, results.game = several, game
-    return results
+    return Results(
+        runs,
+        episodes,
+        twin,
+        warnings=warnings,
+        folders=roots,
+        games=count,
+        several=several,
+        game=game,
+        **looks,
+    )
 
 
 def _folders_with_results(root: Path) -> Iterator[Path]:

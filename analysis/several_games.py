@@ -96,11 +96,11 @@ def over_games(runs: Sequence[Run], episodes: Sequence[pd.DataFrame]) -> pd.Data
     benchmarks = found["game"].str.startswith(PROCGEN)
     parts = [found]
     for procgen, part in found.groupby(benchmarks):
-        groups = part.groupby("method", sort=False)
-        means = groups[["clean_share", "variants_share"]].mean()
-        means["n_seeds"] = groups["n_seeds"].min()
+        methods = part.groupby("method", sort=False)
+        shares = methods[["clean_share", "variants_share"]].mean()
+        shares["n_seeds"] = methods["n_seeds"].min()
         named = MEANS[bool(procgen)] if benchmarks.nunique() > 1 else MEAN
-        parts.append(means.reset_index().assign(game=named, clean=np.nan, variants=np.nan))
+        parts.append(shares.reset_index().assign(game=named, clean=np.nan, variants=np.nan))
     return pd.concat(parts, ignore_index=True)[list(COLUMNS)]
 
 

@@ -50,7 +50,7 @@ class ProcgenLevel(gymnasium.Env[np.ndarray, int]):
     """One level at a time: the seed of a reset is the level's number."""
 
     observation_space = spaces.Box(0, 255, (3, SIZE, SIZE), np.uint8)
-    action_space = spaces.Discrete(len(ACTIONS))
+    action_space: spaces.Space[Any] = spaces.Discrete(len(ACTIONS))
 
     def __init__(self, game: str, distribution: str) -> None:
         self._task = f"{game.capitalize()}{distribution.capitalize()}-v0"
@@ -103,7 +103,7 @@ class ProcgenSource:
     def __init__(self, settings: EnvSettings) -> None:
         require_envpool()
         self.settings = settings
-        self.observation_space = FrameStack((3, SIZE, SIZE), channels=3)
+        self.observation_space: spaces.Space[Any] = FrameStack((3, SIZE, SIZE), channels=3)
         self.action_space = ProcgenLevel.action_space
         self.action_names = list(ACTIONS)
 
