@@ -33,7 +33,8 @@ class Joystick:
     """Turns sticks into the numbers of actions."""
 
     def __init__(self, minimal: list[str]) -> None:
-        order = [a.name for a in joystick_actions([Action[name] for name in minimal])]
+        own = [getattr(Action, name) for name in minimal]
+        order = [action.name for action in joystick_actions(own)]
         table = np.zeros((2, 3, 3), np.int64)  # fire, down-center-up, left-center-right
         for fire in range(2):
             for row, vertical in enumerate(("DOWN", "", "UP")):
@@ -45,7 +46,7 @@ class Joystick:
     def __call__(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers (n,) and strengths (n,) of actions (n, 3); -1 where one is no number."""
         sticks = np.asarray(actions, np.float32)
-        idle = ~np.isfinite(sticks).all(axis=1)
+        idle: np.ndarray = np.logical_not(np.isfinite(sticks).all(axis=1))
         radius, angle, fire = np.where(idle[:, None], 0, sticks).T
         x, y = radius * np.cos(angle), radius * np.sin(angle)  # (n,) float32
         column = 1 + (x > THRESHOLD).astype(np.int64) - (x < -THRESHOLD)
