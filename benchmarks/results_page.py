@@ -249,7 +249,39 @@ def agents_mask() -> str:
     return "\n".join(lines)
 
 
+def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
+    """Mean points, with their standard errors over games, of every player of other games."""
+    lines = ["| game | player | " + " | ".join(variants.values()) + " |"]
+    lines.append("|---" * (2 + len(variants)) + "|")
+    for game in games:
+        place = ROOT / "results" / "games" / game
+        played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
+        for method, rows in played_.groupby("method", sort=False):
+            found = rows.groupby("variant")["episode_return"]
+            cells = [
+                f"{found.mean()[v]:.1f} ± {found.sem()[v]:.1f}" if v in found.groups else ""
+                for v in variants
+            ]
+            name = str(method).removeprefix(f"{game.replace('/', '-')}-")
+            lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def procgen_games() -> str:
+    """Points on the levels of training and on others."""
+    levels = {CLEAN: "training levels", "unseen": "unseen levels"}
+    return games_table(("procgen/coinrun", "procgen/starpilot"), levels)
+
+
+def ale_games() -> str:
+    """Points in ALE's other games, clean and drawn over."""
+    shown = (CLEAN, "green_lines", "noise")
+    return games_table(("pong", "freeway", "boxing"), {v: v for v in shown})
+
+
 TABLES = {
+    "procgen": procgen_games,
+    "other games": ale_games,
     "shipped mask": agents_mask,
     "shipped": agents_scores,
     "shipped more": agents_elsewhere,
