@@ -80,7 +80,7 @@ def test_noise_fades_as_the_goal_nears() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_model_goes_on_bit_for_bit(kind: Any) -> None:
-    options = {"noise": "ou", "noise_sigma": 0.2, "noise_goal": [-2000, 0], **layers(), **SMALL}
+    options = {"noise": "normal", "noise_sigma": 0.2, "noise_goal": [-2000, 0], **layers(), **SMALL}
     whole = kind("MlpPolicy", env(), **options)
     whole.learn(60)
     captured = whole.capture()
@@ -92,6 +92,18 @@ def test_a_restored_model_goes_on_bit_for_bit(kind: Any) -> None:
     if kind is SAC:
         assert torch.equal(whole.log_ent_coef, again.log_ent_coef)
     assert rebuild(captured.meta).predict(np.zeros(3, np.float32)) is not None  # without an env
+
+
+def test_noise_with_a_memory_goes_on_where_it_stood() -> None:
+    """SB3 begins it anew with each learn(); a restored run goes on inside of one."""
+    model = TD3("MlpPolicy", env(), noise="ou", **layers(), **SMALL).learn(60)
+    captured = model.capture()
+    again = rebuild(captured.meta, env())
+    again.restore(captured)
+    again._setup_learn(60, None, False)
+    assert model.noise is not None
+    assert model.noise.state().any()
+    np.testing.assert_array_equal(again.noise.state(), model.noise.state())
 
 
 @pytest.mark.parametrize("kind", KINDS)
