@@ -111,7 +111,9 @@ def test_a_stock_model_of_another_game_plays_that_game(
     assert set(rows["method"]) == {"freeway-sb3-ppo"}
     said.refuse([*play, "game=skiing"], "stock", "freeway", "skiing", "out=")  # 3 actions too
     assert main(["attention", "stock.zip", "game=freeway", "steps=16", "trust=true"]) == 0
-    said.refuse(["probe", "stock.zip", "game=freeway", "trust=true"], "objects", "'freeway'")
+    said.refuse(
+        ["probe", "stock.zip", "game=skiing", "out=other", "trust=true"], "objects", "'skiing'"
+    )
     found = collect(["stock"])
     assert found.game == "freeway"
     assert set(found.episodes["method"]) == {"freeway-sb3-ppo"}  # and not Breakout's random play

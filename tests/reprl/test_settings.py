@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import yaml
 from gymnasium import spaces
 
 from reprl import components
+from reprl.config.checks import CONTINUOUS
 from reprl.config.compose import compose
 from reprl.config.schema import check
 from reprl.encoders import Nature
 from reprl.envs import make_vec_env
 from reprl.errors import UserError
+from reprl.naming import class_name
 from reprl.settings import (
     CLASSES,
     ENV,
@@ -46,7 +49,9 @@ def specs() -> dict[str, tuple[str, dict[str, Any]]]:
             text = (resources.files("reprl.conf") / group / f"{name}.yaml").read_text()
             spec = yaml.safe_load(text)
             if spec["_target_"]:
-                found.setdefault(str(spec["_target_"]).rpartition(".")[2], (group, spec))
+                kind = str(spec["_target_"]).rpartition(".")[2]
+                if kind not in found or len(spec) > len(found[kind][1]):  # the fullest
+                    found[kind] = (group, spec)
     inverted = {"_target_": "kornia.augmentation.RandomInvert"}  # an adapter has no YAML of its own
     adapter = {"_target_": "reprl.augmentation.ModuleAugmentation", "module": inverted}
     found["ModuleAugmentation"] = ("augmentation", {**adapter, "channels": 1, "use": "rad"})
@@ -136,7 +141,11 @@ def constructed(group: str, spec: dict[str, Any], key: str) -> None:
         for name in ("n_steps", "instrument_every"):  # pretraining collects nothing
             if name not in spec:
                 small.pop(name, None)
-        components.build(group, {**spec, **small}, env=Catch())
+        if class_name(spec["_target_"]) in CONTINUOUS:
+            env = gymnasium.make("Pendulum-v1")
+            components.build(group, {**spec, **small, "policy": "MlpPolicy"}, env=env)
+        else:
+            components.build(group, {**spec, **small}, env=Catch())
     else:
         components.build(group, spec)
 

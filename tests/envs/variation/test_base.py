@@ -160,9 +160,13 @@ def test_a_users_effect_is_described() -> None:
         (
             "user_module:Ring",
             {"game": "boxing"},
-            ["user_module:Ring", "games = ('breakout', 'pong')"],
+            ["user_module:Ring", "games = ('breakout', 'freeway', 'pong')"],
         ),
-        ("user_module:Ring+noise", {"game": "boxing"}, ["user_module:Ring", "breakout, pong only"]),
+        (
+            "user_module:Ring+noise",
+            {"game": "boxing"},
+            ["user_module:Ring", "breakout, freeway, pong only"],
+        ),
         (Variant("mine", "custom", games=("Pong",)), {}, ["unknown game", "'pong'"]),
         (
             Variant("mine", "custom", effects=(Part("user_module:Paint", {"grey": 7}),)),

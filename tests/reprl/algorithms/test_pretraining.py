@@ -27,7 +27,7 @@ ENCODER = {"_target_": "reprl.encoders.Nature", "features_dim": 16}
 SMALL: dict[str, Any] = {"updates": 2, "batch_size": 16, "seed": 3, "frames": 64}
 # those that read reward, returns, truth or the policy
 REFUSED = {"value_prediction", "reward_prediction", "drac", "saliency_guided", "object_target"}
-REFUSED |= {"decoder", "attention_contrastive"}
+REFUSED |= {"decoder", "attention_contrastive", "svea", "ucb_drac"}
 COMMAND = [
     *("threads=1", "device=cpu", "progress=off", "env.size=36", "env.stack=2", "env.n_envs=2"),
     *("encoder.features_dim=16", "algo.updates=2", "algo.batch_size=16", "log.every=32"),

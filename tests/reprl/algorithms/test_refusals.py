@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from reprl.algorithms import A2C, PPO, rebuild
 from reprl.auxiliary import Contrastive
@@ -98,9 +99,12 @@ def test_a_loss_that_is_built_already_stands_for_its_settings(auxiliary: Any, na
     assert make(auxiliary=auxiliary).specs.auxiliary == {name: {"_target_": path, "coef": 0.3}}
 
 
-def test_an_encoder_that_is_built_already_is_refused() -> None:
-    with refuses("encoder", "must be a name", "Nature"):
-        make(encoder=Nature(space()))
+def test_an_encoder_that_was_trained_already_is_refused() -> None:
+    trained = Nature(space())
+    with torch.no_grad():
+        next(trained.parameters()).add_(1)
+    with refuses("encoder", "Nature was trained or loaded", "give the class"):
+        make(encoder=trained)
 
 
 @pytest.mark.parametrize("group", ["augmentation", "auxiliary", "encoder", "attention"])
