@@ -89,8 +89,10 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
 
 def sweep_on(address: str, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     where = ["hydra/launcher=ray", f"hydra.launcher.ray.init.address={address}"]
+    given = {argument.partition("=")[0] for argument in arguments}
+    tiny = [setting for setting in TINY if setting.partition("=")[0] not in given]  # no key twice
     return subprocess.Popen(
-        [str(BIN / "python"), "-m", "reprl", "train", "-m", *TINY, *arguments, *where],
+        [str(BIN / "python"), "-m", "reprl", "train", "-m", *tiny, *arguments, *where],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
