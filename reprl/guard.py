@@ -122,17 +122,6 @@ def read_text(path: Path) -> str:
     return read_bytes(path).decode("utf-8")
 
 
-def check_file(path: Path) -> None:
-    """The same limits for a file that another library will read."""
-    try:
-        status = path.stat()
-    except OSError:
-        return  # whoever reads it says so
-    if not stat.S_ISREG(status.st_mode):
-        raise UserError(f"{path} is not a plain file.")
-    require_size(path, status.st_size, LARGEST.get(path.suffix) or memory())
-
-
 def require_size(what: Path | str, size: int, allowed: int) -> None:
     if size > allowed:
         raise UserError(f"{what} has {size:,} bytes, more than the {allowed:,} it may have.")

@@ -223,6 +223,7 @@ OPENING = Number(0, 1, open_low=True, open_high=True)  # how open a mask begins
 USE: dict[str, Setting] = {"use": OneOf(("rad", "views"))}  # of any augmentation
 LOSS: dict[str, Setting] = {"coef": COEFFICIENT, "begin": BEGIN}
 TAU = Number(0, 1, open_low=True)  # at 0 a momentum copy would never follow
+MOMENTUM_PREDICTION = LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU}
 ANCHOR = OneOf(("view", "batch"))
 NEGATIVES = OneOf(("all", "local"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
@@ -349,7 +350,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "UcbDrAC": LOSS
     | {"exploration": Number(0, usual=(0, 10)), "window": Number(1, 10_000, whole=True)},
     "Svea": LOSS,
-    "Soda": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
+    "Soda": MOMENTUM_PREDICTION,
     "Sparsity": LOSS,
     "MaskEntropy": LOSS | {"of": OneOf(("cells", "map"))},
     "TotalVariation": LOSS,
@@ -367,7 +368,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     "ObjectTarget": LOSS | {"positive": Number(1)},
     "SelfPrediction": LOSS | {"steps": Number(1, 100, whole=True), "latent": COUNT, "tau": TAU},
     "InverseDynamics": LOSS | {"hidden": COUNT},
-    "Byol": LOSS | {"latent": COUNT, "hidden": COUNT, "tau": TAU},
+    "Byol": MOMENTUM_PREDICTION,
     "VariationalAutoencoder": LOSS | {"kl_coef": COEFFICIENT, "latent": COUNT, "shrink": COUNT},
     "Regularization": LOSS,
     "Reconstruction": LOSS | {"shrink": COUNT},

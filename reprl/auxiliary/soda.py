@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.modules import Momentum, mlp
+from reprl.auxiliary.base import Batch
+from reprl.auxiliary.momentum_prediction import MomentumPrediction
 from reprl.auxiliary.self_prediction import normalized_distance
-from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
 from reprl.schedules import Coefficient
-from reprl.settings import CLASSES
-from reprl.validation import checker
 
 
-class Soda(AuxiliaryLoss):
+class Soda(MomentumPrediction):
     """||norm(q(P(enc(f(s))))) - norm(P'(enc'(s)))||^2: the target is clean, a momentum copy's.
 
-    The policy is trained on pictures as they are; gradient reaches encoder, projection P and
-    predictor q through the augmented side only.
+    The policy is trained on pictures as they are; gradient comes through the augmented side only.
     """
+
+    term = "soda"
 
     def __init__(
         self,
@@ -32,28 +30,17 @@ class Soda(AuxiliaryLoss):
         augmentation: Spec | None = None,
         begin: int = 0,
     ) -> None:
-        super().__init__()
-        self.declare("soda", coef=coef, begin=begin)
-        check = checker(CLASSES["Soda"], self)
-        self.latent = check("latent", latent)
-        self.hidden = check("hidden", hidden)
-        self.tau = float(check("tau", tau))
-        self.views = Views(augmentation)
-
-    def setup(self, context: Context) -> None:
-        self.views.setup(context)
-        self.projection = mlp(context.encoder.features_dim, self.hidden, self.latent)
-        self.predictor = mlp(self.latent, self.hidden, self.latent)
-        self.key_encoder = Momentum(context.encoder, tau=self.tau)
-        self.key_projection = Momentum(self.projection, tau=self.tau)
+        super().__init__(
+            coef=coef,
+            latent=latent,
+            hidden=hidden,
+            tau=tau,
+            augmentation=augmentation,
+            begin=begin,
+        )
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         view = self.views(batch.originals, batch.generator).observations
-        features = encoder.encode(batch.images(view)).features
-        guess = self.predictor(self.projection(features))  # (B, D)
-        target = self.key_projection(self.key_encoder(batch.images(batch.originals)))  # (B, D)
+        guess = self.guessed(batch.images(view), encoder)  # (B, D)
+        target = self.wanted(batch.images(batch.originals))  # (B, D)
         return {"soda": normalized_distance(guess, target)}
-
-    def after_step(self) -> None:
-        self.key_encoder.move()
-        self.key_projection.move()

@@ -1,7 +1,8 @@
 """A second game with ground truth, as a user's own module adds one: Freeway's chicken and cars.
 
-Nothing in the package knows it. It has what Breakout has not: no lives, no FIRE, no LEFT and RIGHT,
-many objects of one class, and another object to track.
+A reading and a player of its own, beside those of the package, as a user writes for any cartridge.
+It has what Breakout has not: no lives, no FIRE, no LEFT and RIGHT, many objects of one class, and
+another object to track.
 """
 
 from __future__ import annotations
