@@ -44,6 +44,9 @@ def test_it_is_sb3s_bit_for_bit(n_steps: int) -> None:
 
 def test_double_targets_are_valued_by_the_other_network() -> None:
     model = DQN("MlpPolicy", env(), double=True, **SMALL).learn(80)
+    with torch.no_grad():
+        for parameter in model.q_net.q_net[-1].parameters():
+            parameter.neg_()  # now it likes best what the other network likes least
     assert model.replay_buffer is not None
     state = np.random.get_state()
     batch = model.replay_buffer.sample(16)
@@ -53,6 +56,7 @@ def test_double_targets_are_valued_by_the_other_network() -> None:
             model.q_net(batch.next_observations),
             model.q_net_target(batch.next_observations),
         )
+        assert (values.argmax(1) != others.argmax(1)).any()
         following = torch.stack([others[i, values[i].argmax()] for i in range(16)])[:, None]
         targets = batch.rewards + (1 - batch.dones) * 0.99 * following
         chosen = model.q_net(batch.observations).gather(1, batch.actions.long())
@@ -166,6 +170,18 @@ def test_priorities_undo_their_own_bias() -> None:
         mean.append((weights * values[place]).mean())
     assert np.mean(mean) == pytest.approx(values.mean(), rel=0.02)
     assert np.corrcoef(counts, errors)[0, 1] > 0.8
+
+
+def test_a_priority_is_the_error_to_the_power_alpha() -> None:
+    model = DQN("MlpPolicy", env(), **SMALL).learn(40)
+    buffer = model.replay()
+    priorities = Priorities(buffer, alpha=0.5, seed=0)
+    priorities.draw(2, beta=1.0)
+    two = Draw(np.array([0, 1]), np.array([0, 0]), np.ones(2, np.float32))
+    priorities.update(two, np.array([-4.0, 9.0]))
+    places = two.rows * buffer.n_envs + two.envs
+    assert priorities.tree[places] == pytest.approx([2.0, 3.0], rel=1e-3)
+    assert priorities.largest == pytest.approx(3.0, rel=1e-3)  # what is new gets this
 
 
 def test_a_dueling_network_has_the_mean_of_its_actions_for_its_value() -> None:
