@@ -169,16 +169,18 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="of all jobs in turn; quick has one")
     parser.add_argument("--publish", action="store_true", help="write docs/performance.md")
+    parser.add_argument("--more", action="store_true", help="add rounds to those published")
     parser.add_argument("--render", action="store_true", help="the same from kept numbers")
     arguments = parser.parse_args()
-    if arguments.publish or arguments.render:
+    if arguments.publish or arguments.render or arguments.more:
         from benchmarks import published
 
         if arguments.render:
             published.render()
         else:
             only = [name for name in arguments.only.split(",") if name]
-            published.publish(arguments.rounds, quick=arguments.quick, only=only)
+            rounds, more = arguments.rounds, arguments.more
+            published.publish(rounds, quick=arguments.quick, only=only, more=more)
         return
     names = arguments.only.split(",") if arguments.only else list(TARGETS)
     if arguments.quick and not arguments.only:

@@ -64,6 +64,7 @@ class Session:
         self.sinks: list[Sink] = []
         self.shows: list[MediaSink] = []  # those of them that take pictures too
         self.stack = ExitStack()
+        self.games_played = (0.0, 0.0, 0.0)  # of all ranks: number, summed score, summed length
 
     def __enter__(self) -> Session:
         self.rows = CsvSink(self.folder.metrics_file)
@@ -77,12 +78,12 @@ class Session:
         self.progress = Progress(
             self.folder.path.name, mode=self.config.progress, at_work=self._at_work
         )
-        self.stack.enter_context(self.progress)
         earlier = read_rows(self.folder.metrics_file)
         self.elapsed = float(earlier[-1].get(ELAPSED) or 0.0) if earlier else 0.0
         self.clock = self.began = time.perf_counter()
         self.clocked_step = self.model.num_timesteps
         self.clocked = dict(self.model.timings)
+        self.stack.enter_context(self.progress)  # last: its thread asks for all of the above
         return self
 
     def __exit__(self, *_: Any) -> None:

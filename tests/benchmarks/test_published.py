@@ -144,3 +144,30 @@ def test_the_single_file_loop_learns_from_what_envpool_gives():
     assert data["picture"].shape == (8, 4, 84, 84)
     loop.update(data, epochs=1, size=4)
     assert not loop.network.critic.weight.equal(before)
+
+
+def test_more_rounds_join_those_that_are_kept_on_the_same_machine_only(tmp_path, monkeypatch):
+    results, page = tmp_path / "train.json", tmp_path / "page.md"
+    page.write_text(f"{published.BEGIN}\n{published.END}\n")
+    for name, value in {"RESULTS": results, "PAGE": page, "PLOT": tmp_path / "plot.png"}.items():
+        monkeypatch.setattr(published, name, value)
+    seen = {"line": [1.0], "update": [9.0], "memory": [500.0]}
+    kept = RECORD | {"machine": published.machine(), "seen": seen, "sb3": {"ppo": [1, 2]}}
+    results.write_text(json.dumps(kept | {"sizes": {"8": 2000.0}, "minutes": 12.0}))
+    rates = {"sb3_ppo": 50.0, "ppo_1": 60.0, "ppo_n": 500.0, "a2c_n": 1.0}
+
+    def contenders(bench):
+        assert bench.chosen == {"ppo": [1, 2]}  # SB3 is not screened again
+        return {name: lambda rate=rate: rate for name, rate in rates.items()}
+
+    monkeypatch.setattr(published.Bench, "contenders", contenders)
+    published.publish(2, more=True)
+    record = json.loads(results.read_text())
+    assert record["rates"]["ppo_n"] == [210.0, 480.0, 300.0, 500.0, 500.0]
+    assert "a2c_n" not in record["rates"]  # it has no earlier rounds
+    assert record["sizes"] == {"8": 2000.0}
+    assert record["minutes"] >= 12.0
+    assert "5 rounds in turn" in page.read_text()
+    results.write_text(json.dumps(kept | {"machine": "64 cores."}))
+    with pytest.raises(SystemExit, match="of another machine: 64 cores"):
+        published.publish(2, more=True)

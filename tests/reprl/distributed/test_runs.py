@@ -10,10 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reprl import checkpoint
+from reprl.distributed.ranks import OneRank
+from reprl.runs.folder import open_run
+from reprl.runs.loop import Session
 from tests.runs import same_runs
 
 pytestmark = pytest.mark.slow
@@ -59,6 +63,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("ranks") / "run"
     done(reprl("train", *SMALL, "ranks=2", f"run_dir={place}"))
     return place
+
+
+def test_what_is_said_before_the_first_update_needs_no_games(whole: Path) -> None:
+    class Two(OneRank):
+        size = 2
+
+    folder = open_run(whole)
+    model = SimpleNamespace(num_timesteps=3)
+    session = Session(folder.config(), folder, model, ranks=Two())  # type: ignore[arg-type]
+    session.clocked_step = 3
+    assert session._at_work() == "step 3/160 | training"
 
 
 def ranks_of(launcher: int) -> list[int]:
