@@ -171,3 +171,16 @@ def test_more_rounds_join_those_that_are_kept_on_the_same_machine_only(tmp_path,
     results.write_text(json.dumps(kept | {"machine": "64 cores."}))
     with pytest.raises(SystemExit, match="of another machine: 64 cores"):
         published.publish(2, more=True)
+
+
+def test_the_pages_words_on_what_is_missed_are_of_the_published_rounds():
+    rates = json.loads(published.RESULTS.read_text())["rates"]
+    page = " ".join(published.PAGE.read_text().split())
+
+    def rounds(name, other):
+        return [f"{a / b:.2f}" for a, b in zip(rates[name], rates[other], strict=True)]
+
+    one, two, three = rounds("ppo_n", "ppo_core")
+    assert f"two ranks made {one}, {two} and {three} times one rank on one core" in page
+    spread = sorted(rounds("a2c_n", "sb3_a2c"))
+    assert f"spread from {spread[0]} to {spread[-1]} times SB3" in page
