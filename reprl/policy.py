@@ -43,6 +43,7 @@ class PolicyOutput:
     encoding: EncoderOutput | None = None
     log_probs: Tensor | None = None  # (B, n_actions), None for continuous actions
     distribution: Distribution | None = None  # SB3's; None in compiled code
+    actor: Tensor | None = None  # (B, P), the input of the action head; None in compiled code
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probabilities (B,) of actions."""
@@ -76,15 +77,21 @@ def image_scale(policy: Any) -> float:
 def latents(policy: ActorCriticPolicy, inputs: Tensor) -> Latents:
     """Encode once, in SB3's own order of operations."""
     if not policy.share_features_extractor:
-        actor = policy.pi_features_extractor(inputs)
+        features, encoding = encoded(policy.pi_features_extractor, inputs)
         critic = policy.vf_features_extractor(inputs)
         mlp = policy.mlp_extractor
-        return Latents(actor, mlp.forward_actor(actor), mlp.forward_critic(critic), None)
-    extractor = policy.features_extractor
-    encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
-    features = extractor(inputs) if encoding is None else encoding.features
+        return Latents(features, mlp.forward_actor(features), mlp.forward_critic(critic), encoding)
+    features, encoding = encoded(policy.features_extractor, inputs)
     actor, critic = policy.mlp_extractor(features)
     return Latents(features, actor, critic, encoding)
+
+
+def encoded(extractor: nn.Module, inputs: Tensor) -> tuple[Tensor, EncoderOutput | None]:
+    """Features (B, F), and all an encoder says of its inputs where it is one of ours."""
+    if not isinstance(extractor, Encoder):
+        return extractor(inputs), None
+    encoding = extractor.encode(inputs)
+    return encoding.features, encoding
 
 
 def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +138,24 @@ def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOut
     distribution = policy._get_action_dist_from_latent(actor)
     values = policy.value_net(critic).flatten()
     log_probs = getattr(distribution.distribution, "logits", None)
-    return PolicyOutput(values, features, encoding, log_probs, distribution)
+    return PolicyOutput(values, features, encoding, log_probs, distribution, actor)
+
+
+def actor_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
+    """The policy's side alone, where the value has an encoder of its own; values are 0."""
+    inputs = as_input(policy, observations)
+    features, encoding = encoded(policy.pi_features_extractor, inputs)
+    actor = policy.mlp_extractor.forward_actor(features)
+    distribution = policy._get_action_dist_from_latent(actor)
+    log_probs = getattr(distribution.distribution, "logits", None)
+    none = features.new_zeros(len(features))
+    return PolicyOutput(none, features, encoding, log_probs, distribution, actor)
+
+
+def critic_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
+    """The value's side alone: no distribution and no attention."""
+    features = critic_features(policy, as_input(policy, observations))
+    return PolicyOutput(policy.value_net(critic_latent(policy, features)).flatten(), features)
 
 
 def q_forward(network: Any, observations: Tensor) -> PolicyOutput:

@@ -156,6 +156,8 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
     "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
+    "PPG": ("policy_kwargs", "normalize_advantage"),
+    "IDAAC": ("policy_kwargs", "normalize_advantage"),
     "DQN": ("policy_kwargs", "double", "dueling", "prioritized"),
     "QRDQN": ("policy_kwargs",),
     "SAC": ("policy_kwargs",),
@@ -167,6 +169,16 @@ ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy
 # Adam's first beta
 MOMENTUM = Number(0, 1, open_high=True, usual=(0.5, 0.99), scheduled=True, optional=True)
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
+EPOCHS = Number(1, 1000, usual=(1, 20), whole=True)  # passes over a rollout
+PROXIMAL: dict[str, Setting] = ON_POLICY | {
+    "actor_loss_coef": ACTOR,
+    "momentum": MOMENTUM,
+    "batch_size": BATCH,
+    "n_epochs": EPOCHS,
+    "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
+    "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
+    "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+}
 RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
 EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
@@ -237,15 +249,22 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "actor_loss_coef": ACTOR,
         "momentum": MOMENTUM,
     },
-    "PPO": ON_POLICY
+    "PPO": PROXIMAL,
+    "PPG": PROXIMAL
     | {
-        "actor_loss_coef": ACTOR,
-        "momentum": MOMENTUM,
-        "batch_size": BATCH,
-        "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
-        "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
-        "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
-        "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+        "value_epochs": EPOCHS,
+        "n_policy_phases": Number(1, 10_000, whole=True, usual=(1, 64)),
+        "auxiliary_epochs": Number(0, 1000, whole=True, usual=(0, 20)),
+        "auxiliary_batch_size": BATCH,
+        "beta_clone": COEFFICIENT,
+    },
+    "IDAAC": PROXIMAL
+    | {
+        "value_epochs": EPOCHS,
+        "value_every": Number(1, 10_000, whole=True, usual=(1, 64)),
+        "advantage_coef": COEFFICIENT,
+        "order_coef": COEFFICIENT,
+        "order_hidden": Number(0, 65_536, whole=True),
     },
     "Reinforce": {name: setting for name, setting in ON_POLICY.items() if name != "gae_lambda"}
     | {

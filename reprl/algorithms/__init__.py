@@ -4,7 +4,9 @@ from reprl.algorithms.a2c import A2C
 from reprl.algorithms.continuous import DDPG, SAC, TD3
 from reprl.algorithms.distillation import Distillation
 from reprl.algorithms.dqn import DQN
+from reprl.algorithms.idaac import IDAAC
 from reprl.algorithms.imitation import Imitation
+from reprl.algorithms.ppg import PPG
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.pretraining import Pretraining
 from reprl.algorithms.qrdqn import QRDQN
@@ -17,6 +19,8 @@ __all__ = [
     "A2C",
     "DDPG",
     "DQN",
+    "IDAAC",
+    "PPG",
     "PPO",
     "QRDQN",
     "SAC",

@@ -132,7 +132,7 @@ class Algorithm(BaseAlgorithm):
         return {"policy": self.policy}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """The optimizers to save, by name; each parameter belongs to one of them at most."""
+        """The optimizers to save, by name; the first that moves a parameter is its main one."""
         return {"policy": self.policy.optimizer}
 
     def buffer_state(self) -> dict[str, np.ndarray]:

@@ -46,7 +46,7 @@ from reprl.algorithms.parameter_groups import (
     set_momentum,
 )
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.algorithms.update import Losses, MinibatchLoss, Objective, Update
+from reprl.algorithms.update import Forward, Losses, MinibatchLoss, Objective, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
@@ -71,7 +71,8 @@ OPTIMIZERS = {
 }
 NUMBERS = " For numbers there is encoder=mlp."
 # what our own forward pass takes for granted, while SB3's policy does without
-GIVEN = ("share_features_extractor", "normalize_images")
+SHARED = "share_features_extractor"  # by policy and value
+GIVEN = (SHARED, "normalize_images")
 
 
 class OnPolicy(Algorithm, OnPolicyAlgorithm):
@@ -92,6 +93,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     }
     looks: ClassVar[int]  # updates between two looks of the costlier diagnostics
     explores: ClassVar[bool] = False  # whether its advantages may take an intrinsic reward's
+    separate: ClassVar[bool] = False  # whether the value has an encoder of its own
     shares: int = 1  # processes that train together; a minibatch is the union of their shares
     rollout_buffer: RolloutMemory
 
@@ -176,7 +178,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.arguments = {k: v for k, v in given.items() if k != "_init_setup_model"}
         if given["seed"] is not None:
             self._stream_seed = int(given["seed"])
-        passed = given | {"policy_kwargs": policy_arguments(given, self.specs, optimizer)}
+        arguments = policy_arguments(given, self.specs, optimizer, separate=self.separate)
+        passed = given | {"policy_kwargs": arguments}
         for name in ("ent_coef", "vf_coef"):
             if callable(passed.get(name)):
                 passed[name] = passed[name](1.0)
@@ -198,7 +201,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.precision = settled(self.precision, mode=self.mode, device=self.device.type)
         self._require_pictures_for_extras()
         super()._setup_model()
-        require_defaults(self.policy, self.mode)
+        self._complete_policy()
+        require_defaults(self.policy, self.mode, separate=self.separate)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
             warnings.warn(
                 "target_kl with an augmented training batch (use: rad) also counts what the "
@@ -249,11 +253,18 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.update = Update(
             policy=self.policy,
             auxiliary=self.losses,
-            forward=policy_forward if self.network is None else self.network.forward,
+            forward=self._forward(),
             precision=self.precision,
         )
         if self.specs.intrinsic is not None:
             self._become_curious(self.specs.intrinsic)
+
+    def _complete_policy(self) -> None:
+        """Change what SB3 has built, before anything is added to its optimizer."""
+
+    def _forward(self) -> Forward:
+        """The forward pass of the update."""
+        return policy_forward if self.network is None else self.network.forward
 
     def _become_curious(self, spec: dict[str, Any]) -> None:
         self.curiosity = Curiosity(
@@ -670,9 +681,21 @@ def _signature(cls: type[OnPolicy]) -> inspect.Signature | None:
     return inspect.Signature([*shown, *named])
 
 
-def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None) -> dict[str, Any]:
-    """SB3's policy arguments with our encoder in place of its features extractor."""
+def policy_arguments(
+    given: dict[str, Any], specs: Specs, optimizer: str | None, *, separate: bool = False
+) -> dict[str, Any]:
+    """SB3's policy arguments with our encoder in place of its features extractor.
+
+    With `separate` there are two of them, one for the policy and one for the value.
+    """
     arguments = dict(given["policy_kwargs"] or {})
+    if separate:
+        if arguments.get(SHARED, False):
+            raise UserError(
+                f"policy_kwargs {SHARED}=True: the value of this algorithm has an "
+                "encoder of its own; leave it out."
+            )
+        arguments[SHARED] = False
     if optimizer is not None:
         if "optimizer_class" in arguments:
             raise UserError("policy_kwargs optimizer_class and optimizer exclude each other.")
@@ -686,7 +709,7 @@ def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None)
     for key in ("features_extractor_class", "features_extractor_kwargs"):
         if key in arguments:
             raise UserError(f"policy_kwargs {key} and encoder exclude each other: give one.")
-    for key in GIVEN:
+    for key in GIVEN[separate:]:  # the first is whether one encoder is shared
         _require(arguments.get(key, True), "encoder", key)
     arguments["features_extractor_class"] = build_encoder
     arguments["features_extractor_kwargs"] = {"spec": specs.encoder}
@@ -696,7 +719,7 @@ def policy_arguments(given: dict[str, Any], specs: Specs, optimizer: str | None)
     return arguments
 
 
-def require_defaults(policy: ActorCriticPolicy, mode: str) -> None:
+def require_defaults(policy: ActorCriticPolicy, mode: str, *, separate: bool = False) -> None:
     """Refuse a policy that our own forward pass would not follow; SB3's own may be anything."""
     if mode == "fast":
         what = "mode=fast"
@@ -704,7 +727,7 @@ def require_defaults(policy: ActorCriticPolicy, mode: str) -> None:
         what = f"encoder {type(policy.features_extractor).__name__}"
     else:
         return
-    for key in GIVEN:
+    for key in GIVEN[separate:]:
         _require(getattr(policy, key), what, key)
 
 

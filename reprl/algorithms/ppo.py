@@ -29,17 +29,18 @@ class PPO(OnPolicy, stable_baselines3.PPO):
         self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
     ) -> MinibatchLoss:
         """The clipped likelihood ratio, the entropy, and the value error, clipped if asked."""
-        advantages = minibatch.advantages
-        if self.normalize_advantage:
-            advantages = normalized(advantages, self.update.reduction)
+        loss = self.policy_terms(output, actions, minibatch)
+        return MinibatchLoss(loss.terms | self.value_terms(output, minibatch), loss.metrics)
+
+    def policy_terms(
+        self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
+    ) -> MinibatchLoss:
+        """The terms that move the policy: the clipped likelihood ratio and the entropy."""
+        advantages = self.advantages(minibatch)
         log_prob = output.log_prob(actions)
         log_ratio = log_prob - minibatch.old_log_prob
         ratio = torch.exp(log_ratio)
         clipped = torch.clamp(ratio, 1 - self._clip, 1 + self._clip)
-        values = output.values
-        if self._clip_vf is not None:
-            step = torch.clamp(values - minibatch.old_values, -self._clip_vf, self._clip_vf)
-            values = minibatch.old_values + step
         with torch.no_grad():
             # Schulman's low-variance estimate of the reverse KL.
             kl = torch.mean((ratio - 1) - log_ratio)
@@ -49,10 +50,23 @@ class PPO(OnPolicy, stable_baselines3.PPO):
             {
                 "policy": Term(policy, self.actor_loss_coef),
                 "entropy": Term(negative_entropy(output, log_prob), self.ent_coef),
-                "value": Term(F.mse_loss(minibatch.returns, values), self.vf_coef),
             },
             {"kl": kl, "clip_fraction": clip_fraction},
         )
+
+    def value_terms(self, output: PolicyOutput, minibatch: Minibatch) -> dict[str, Term]:
+        """The term that fits the value to the returns."""
+        values = output.values
+        if self._clip_vf is not None:
+            step = torch.clamp(values - minibatch.old_values, -self._clip_vf, self._clip_vf)
+            values = minibatch.old_values + step
+        return {"value": Term(F.mse_loss(minibatch.returns, values), self.vf_coef)}
+
+    def advantages(self, minibatch: Minibatch) -> Tensor:
+        """Advantages (B,) as the policy is trained on them, normalised if asked."""
+        if not self.normalize_advantage:
+            return minibatch.advantages
+        return normalized(minibatch.advantages, self.update.reduction)
 
     def _begin_update(self) -> None:
         super()._begin_update()

@@ -22,6 +22,8 @@ from reprl.precision import FP32, computing_in
 from reprl.reduction import OneProcess, Reduction
 
 Forward = Callable[[ActorCriticPolicy, Tensor], PolicyOutput]
+# fields of a minibatch with a number for each action, exchanged where the picture is mirrored
+BY_ACTION = ("expert", "cloned")
 
 
 class Diverged(RuntimeError):
@@ -98,12 +100,16 @@ class Update:
         forward: Forward = policy_forward,
         reduction: Reduction | None = None,
         precision: str = FP32,
+        optimizer: torch.optim.Optimizer | None = None,
+        moves_copies: bool = True,
     ) -> None:
         self.policy = policy
         self.auxiliary = auxiliary
         self.forward = forward
         self.reduction: Reduction = reduction or OneProcess()
         self.precision = precision
+        self._optimizer = optimizer  # None for the policy's
+        self._moves_copies = moves_copies  # whether momentum copies follow after its steps
         # what else is learned beside the policy, each clipped by itself
         self.beside: dict[str, list[torch.nn.Parameter]] = {"auxiliary": auxiliary.parameters}
 
@@ -127,8 +133,10 @@ class Update:
         """
         view = self.auxiliary.view(minibatch.observations)
         observations, actions = view.observations, self.auxiliary.follow(view, actions)
-        if (expert := getattr(minibatch, "expert", None)) is not None:
-            minibatch = minibatch._replace(expert=self.auxiliary.follow(view, expert))
+        for name in BY_ACTION:
+            if (per_action := getattr(minibatch, name, None)) is not None:
+                followed = self.auxiliary.follow(view, per_action)
+                minibatch = minibatch._replace(**{name: followed})
         output = self.forward(self.policy, observations)
         loss = objective.loss_terms(output, actions, minibatch)
         own = {name: term.weighted for name, term in loss.terms.items()}
@@ -161,7 +169,7 @@ class Update:
 
     def step(self, losses: Losses, step: int, max_grad_norm: float) -> float:
         """Backward, clip the policy and the auxiliary heads apart, move; returns the whole norm."""
-        optimizer = self.policy.optimizer
+        optimizer = self.policy.optimizer if self._optimizer is None else self._optimizer
         optimizer.zero_grad()
         with record_function("update.backward"):
             losses.total.backward()
@@ -181,7 +189,8 @@ class Update:
             if not math.isfinite(number := float(value)):
                 raise Diverged(name, number, step)
         optimizer.step()
-        self.auxiliary.after_step()
+        if self._moves_copies:
+            self.auxiliary.after_step()
         return float(norm)
 
     def _numbers(

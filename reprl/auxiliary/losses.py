@@ -35,6 +35,7 @@ from reprl.schedules import Schedule, schedule
 RESERVED = (
     *("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl"),
     *("intrinsic_value", "intrinsic_model"),
+    *("advantage", "order", "order_classifier", "order_accuracy"),
 )
 
 

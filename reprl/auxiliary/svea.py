@@ -20,7 +20,7 @@ class Svea(AuxiliaryLoss):
     no target and no action ever depends on what an augmentation drew.
     """
 
-    needs = frozenset({"returns"})
+    needs = frozenset({"returns", "values"})
 
     def __init__(
         self, *, coef: Coefficient = 0.5, augmentation: Spec | None = None, begin: int = 0

@@ -310,32 +310,44 @@ def _kinds(model: Algorithm) -> str:
 
 
 def _optimizer_state(model: Algorithm) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The optimizers' states by the names of their parameters, each of which only one moves."""
+    """The optimizers' states by the names of their parameters, `parameter|key`.
+
+    Of a parameter that several move, the later ones' are called `parameter|optimizer:key`.
+    """
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, Any] = {}
-    optimizers = model.optimizers().values()
+    optimizers, movers = model.optimizers(), _movers(model)
     for name, parameter in _named(model).items():
-        for optimizer in optimizers:
-            for key, value in optimizer.state.get(parameter, {}).items():
+        for place, mover in enumerate(movers.get(id(parameter), ())):
+            for key, value in optimizers[mover].state.get(parameter, {}).items():
+                called = f"{name}|{mover}:{key}" if place else f"{name}|{key}"
                 if isinstance(value, Tensor):
-                    tensors[f"{name}|{key}"] = value.detach().cpu().clone()
+                    tensors[called] = value.detach().cpu().clone()
                 else:
-                    scalars[f"{name}|{key}"] = encode(key, value)
+                    scalars[called] = encode(key, value)
     return tensors, scalars
+
+
+def _movers(model: Algorithm) -> dict[int, list[str]]:
+    """The names of the optimizers that move a parameter, by its id."""
+    found: dict[int, list[str]] = {}
+    for name, optimizer in model.optimizers().items():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                found.setdefault(id(parameter), []).append(name)
+    return found
 
 
 @torch.no_grad()
 def _load_optimizer(model: Algorithm, tensors: dict[str, Tensor], scalars: dict[str, Any]) -> None:
-    named = _named(model)
-    owners: dict[int, torch.optim.Optimizer] = {}
-    for optimizer in model.optimizers().values():
+    named, movers, optimizers = _named(model), _movers(model), model.optimizers()
+    for optimizer in optimizers.values():
         optimizer.state.clear()
-        for group in optimizer.param_groups:
-            owners |= dict.fromkeys(map(id, group["params"]), optimizer)
     for place, value in {**tensors, **scalars}.items():
         name, _, key = place.rpartition("|")
+        mover, _, key = key.rpartition(":")
         parameter = named[name]
-        owner = owners[id(parameter)]
+        owner = optimizers[mover or movers[id(parameter)][0]]
         if isinstance(value, Tensor):
             like = parameter if value.shape == parameter.shape else value
             # A fused step counts on the device of what it moves.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
-PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
+PLAIN_ONLY = ("Reinforce", "PPG", "IDAAC", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
 # what those have not that keep SB3's own update
 WITHOUT = {
     "QRDQN": ("auxiliary", "augmentation"),
@@ -76,6 +76,12 @@ def check_batches(config: Config) -> None:
         raise UserError(
             f"algo.batch_size={batch} is larger than a rollout: algo.n_steps="
             f"{config.algo.get('n_steps')} x env.n_envs={config.env.n_envs} = {config.rollout}."
+        )
+    phase, phases = config.algo.get("auxiliary_batch_size"), config.algo.get("n_policy_phases")
+    if phase and phases and config.algo.get("auxiliary_epochs") and phase > phases * config.rollout:
+        raise UserError(
+            f"algo.auxiliary_batch_size={phase} is larger than what an auxiliary phase learns "
+            f"from: algo.n_policy_phases={phases} rollouts of {config.rollout} steps."
         )
     if config.rollout < 2 and "train_freq" not in config.algo:
         raise UserError("algo.n_steps x env.n_envs must be at least 2, to have a minibatch.")

@@ -57,6 +57,9 @@ def estimate(config: Config) -> tuple[int, str]:
     }
     if isinstance(algo.get("frames"), int):
         parts[f"algo.frames={algo['frames']} (a recording)"] = algo["frames"] * picture
+    phases = algo.get("n_policy_phases")
+    if isinstance(phases, int) and algo.get("auxiliary_epochs"):
+        parts[f"algo.n_policy_phases={phases} x {rollout}"] = phases * config.rollout * picture
     buffer = algo.get("buffer_size")
     if isinstance(buffer, int):
         parts[f"algo.buffer_size={buffer}"] = buffer * picture

@@ -28,6 +28,11 @@ OTHERS = {
     ],
     "recurrent_ppo": [*PPO, "algo.lstm_size=8"],
     "reinforce": ["algo.n_steps=48"],
+    "ppg": [  # resumed in the middle of a cycle
+        *(*PPO, "algo.n_policy_phases=4", "algo.auxiliary_epochs=2"),
+        "algo.auxiliary_batch_size=32",
+    ],
+    "idaac": [*PPO, "algo.value_epochs=2", "algo.order_coef=0.1"],
 }
 
 

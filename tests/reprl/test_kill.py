@@ -34,6 +34,8 @@ PPO = [ENTROPY, "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_
 A2C = [ENTROPY, "algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
 IMITATION = ["algo=imitation", "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16"]
 IMITATION += ["algo.updates=2", "algo.buffer_size=320", "algo.expert.skill=0.9"]
+PPG = [*PPO, "algo=ppg", "algo.n_policy_phases=4", "algo.auxiliary_epochs=2"]  # killed in a cycle
+PPG += ["algo.auxiliary_batch_size=32", "attention=conv"]
 SCHEDULE = ["total_steps=640", "checkpoint.every=192", "eval.every=320", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
@@ -70,7 +72,9 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [PPO, A2C, IMITATION], ids=["ppo", "a2c", "imitation"])
+@pytest.mark.parametrize(
+    "settings", [PPO, A2C, IMITATION, PPG], ids=["ppo", "a2c", "imitation", "ppg"]
+)
 def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = [*COMMON, *settings, *SCHEDULE]
