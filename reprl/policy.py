@@ -17,12 +17,17 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
+from reprl.sequences import Sequences
 from reprl.transfer import on_device
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
 # all forward passes of play have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
 DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
+MEMORY = (
+    "this policy has a memory, so that features alone decide nothing: an auxiliary loss asks "
+    "batch.heads(features), which goes through the memory."
+)
 
 
 class Latents(NamedTuple):
@@ -95,9 +100,36 @@ def encoded(extractor: nn.Module, inputs: Tensor) -> tuple[Tensor, EncoderOutput
 
 
 def heads(policy: ActorCriticPolicy, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (B, n_actions) of discrete actions and values (B,) of features (B, F)."""
+    """Log-probabilities (B, n_actions) of discrete actions and values (B,) of features (B, F).
+
+    A policy with a memory has them of whole sequences only: `sequence_heads`.
+    """
+    if getattr(policy, "lstm_actor", None) is not None:
+        raise UserError(MEMORY)
     actor, critic = policy.mlp_extractor(features)
     return last_layers(policy, actor, critic)
+
+
+def sequence_heads(policy: Any, features: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+    """The same of a policy with a memory, which begins with the sequences' own states."""
+    padded = sequences.pad(features)
+    log_probs, values = last_layers(policy, *remembered(policy, padded, padded, sequences))
+    return sequences.unpad(log_probs), sequences.unpad(values)
+
+
+def remembered(
+    policy: Any, actor: Tensor, critic: Tensor, sequences: Sequences
+) -> tuple[Tensor, Tensor]:
+    """sb3-contrib's memories over padded features, and its layers up to the last ones."""
+    starts, mlp = sequences.starts, policy.mlp_extractor
+    acting, _ = policy._process_sequence(actor, sequences.actor, starts, policy.lstm_actor)
+    if policy.lstm_critic is not None:
+        valuing, _ = policy._process_sequence(critic, sequences.critic, starts, policy.lstm_critic)
+    elif policy.shared_lstm:
+        valuing = acting.detach()
+    else:
+        valuing = policy.critic(critic)
+    return mlp.forward_actor(acting), mlp.forward_critic(valuing)
 
 
 def critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
@@ -156,6 +188,56 @@ def critic_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOut
     """The value's side alone: no distribution and no attention."""
     features = critic_features(policy, as_input(policy, observations))
     return PolicyOutput(policy.value_net(critic_latent(policy, features)).flatten(), features)
+
+
+@dataclass(frozen=True)
+class SequenceOutput(PolicyOutput):
+    """Policy outputs for the samples of sequences; the distribution is that of the padded ones."""
+
+    sequences: Sequences | None = None
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        assert self.distribution is not None
+        assert self.sequences is not None
+        return self.sequences.unpad(self.distribution.log_prob(self.sequences.pad(actions)))
+
+    def entropy(self) -> Tensor | None:
+        assert self.distribution is not None
+        assert self.sequences is not None
+        found = self.distribution.entropy()
+        return None if found is None else self.sequences.unpad(found)
+
+
+def recurrent_forward(policy: Any, observations: Tensor, sequences: Sequences) -> PolicyOutput:
+    """Policy outputs for samples, bit for bit as sb3-contrib's `evaluate_actions` has them."""
+    inputs, encoding = as_input(policy, sequences.pad(observations)), None
+    if policy.share_features_extractor:
+        extractor = policy.features_extractor
+        encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
+        acting = valuing = extractor(inputs) if encoding is None else encoding.features
+    else:
+        acting = policy.pi_features_extractor(inputs)
+        valuing = policy.vf_features_extractor(inputs)
+    actor, critic = remembered(policy, acting, valuing, sequences)
+    distribution = policy._get_action_dist_from_latent(actor)
+    logits = getattr(distribution.distribution, "logits", None)
+    return SequenceOutput(
+        sequences.unpad(policy.value_net(critic).flatten()),
+        sequences.unpad(acting),
+        None if encoding is None else _unpadded(encoding, sequences),
+        None if logits is None else sequences.unpad(logits),
+        distribution,
+        sequences,
+    )
+
+
+def _unpadded(encoding: EncoderOutput, sequences: Sequences) -> EncoderOutput:
+    attention = encoding.attention
+    return EncoderOutput(
+        sequences.unpad(encoding.features),
+        sequences.unpad(encoding.feature_map),
+        None if attention is None else sequences.unpad(attention),
+    )
 
 
 def q_forward(network: Any, observations: Tensor) -> PolicyOutput:
@@ -394,7 +476,8 @@ class ContinuousPlayer(PolicyPlayer):
 
     @property
     def extractor(self) -> nn.Module:
-        return self.policy.actor.features_extractor  # type: ignore[no-any-return]
+        own: nn.Module = self.policy.actor.features_extractor
+        return getattr(own, "lent", own)  # the critic's, where they share one
 
     def outputs(
         self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None

@@ -160,9 +160,9 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "IDAAC": ("policy_kwargs", "normalize_advantage"),
     "DQN": ("policy_kwargs", "double", "dueling", "prioritized"),
     "QRDQN": ("policy_kwargs",),
-    "SAC": ("policy_kwargs",),
-    "TD3": ("policy_kwargs",),
-    "DDPG": ("policy_kwargs",),
+    "SAC": ("policy_kwargs", "share_encoder"),
+    "TD3": ("policy_kwargs", "share_encoder"),
+    "DDPG": ("policy_kwargs", "share_encoder"),
     "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
@@ -242,6 +242,17 @@ PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
 
+# of PPO, with a memory and without
+PROXIMAL: dict[str, Setting] = ON_POLICY | {
+    "actor_loss_coef": ACTOR,
+    "momentum": MOMENTUM,
+    "batch_size": BATCH,
+    "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
+    "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
+    "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
+    "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+}
+
 CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY
     | {
@@ -272,17 +283,8 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "actor_loss_coef": ACTOR,
         "momentum": MOMENTUM,
     },
-    "RecurrentPPO": {
-        **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "gae_lambda")},
-        **{name: ON_POLICY[name] for name in ("max_grad_norm", "n_steps")},
-        **{name: ON_POLICY[name] for name in ("seed", "stats_window_size", "verbose")},
-        "ent_coef": Number(0, 10, usual=(0, 0.1)),
-        "vf_coef": Number(0, 100, usual=(0, 2)),
-        "batch_size": BATCH,
-        "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
-        "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
-        "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
-        "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
+    "RecurrentPPO": PROXIMAL
+    | {
         "memory": OneOf(("lstm", "gru")),
         "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "lstm_layers": Number(1, 16, whole=True),

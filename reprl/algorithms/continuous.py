@@ -1,7 +1,11 @@
 """SAC, TD3 and DDPG: SB3's, for continuous actions, with the configuration's encoder and noise.
 
-rollout -> replay buffer -> critics, actor, entropy's temperature. Without `noise` every bit is
-SB3's; with it, SB3's with `action_noise`. The noise may fade as the scores near a goal.
+rollout -> replay buffer -> critics, actor, entropy's temperature. Without `noise` and extras every
+bit is SB3's; with noise, SB3's with `action_noise`, which may fade as the scores near a goal.
+
+Auxiliary losses train the critic's encoder and mask, together with the critic's own loss. The actor
+has an encoder and a mask of its own, which learn from its loss alone; with `share_encoder` it reads
+the critic's and leaves them alone, as in DrQ and CURL.
 """
 
 from __future__ import annotations
@@ -14,20 +18,47 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.utils import polyak_update
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from reprl.algorithms.action_noise import ExplorationNoise, nearness_scale
 from reprl.algorithms.off_policy import OffPolicy
+from reprl.algorithms.replay_buffer import Draw
+from reprl.augmentation.base import View
 from reprl.errors import UserError
-from reprl.policy import ContinuousPlayer, Player
+from reprl.policy import ContinuousPlayer, Player, PolicyOutput, q_forward
 from reprl.schedules import schedule
 from reprl.settings import CLASSES
-from reprl.validation import checker
+from reprl.validation import checker, flag
+
+
+class Borrowed(nn.Module):
+    """Another network's features extractor, read without a gradient; its parameters stay there."""
+
+    def __init__(self, extractor: nn.Module) -> None:
+        super().__init__()
+        self._lent = (extractor,)  # no submodule: neither saved nor optimized a second time
+
+    @property
+    def lent(self) -> nn.Module:
+        return self._lent[0]
+
+    @property
+    def features_dim(self) -> int:
+        return self.lent.features_dim  # type: ignore[return-value]
+
+    def forward(self, observations: Tensor) -> Tensor:
+        with torch.no_grad():
+            features: Tensor = self.lent(observations)
+        return features
 
 
 class Continuous(OffPolicy):
     """An actor with continuous actions, and noise on what it does in training."""
 
+    supplies: ClassVar[frozenset[str]] = frozenset({"at"})  # losses know discrete actions only
     loss_names: ClassVar[tuple[str, ...]] = ("critic_loss",)
     noise: ExplorationNoise | None = None
     _noise_state: np.ndarray | None = None  # of a checkpoint, until learning goes on
@@ -41,8 +72,10 @@ class Continuous(OffPolicy):
         noise_sigma: Any = 0.1,
         noise_goal: Any = None,
         noise_least: float = 0.0,
+        share_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
+        self.share_encoder = flag("share_encoder", share_encoder)
         check = checker(CLASSES[type(self).__name__])
         self.noise_kind = check("noise", noise)
         self.noise_sigma = check("noise_sigma", noise_sigma)
@@ -74,6 +107,28 @@ class Continuous(OffPolicy):
             self.noise = ExplorationNoise(self.noise_kind, width, self.n_envs)
             self.action_noise = self.noise
 
+    def _arrange(self) -> None:
+        policy: Any = self.policy
+        if policy.share_features_extractor and (self.share_encoder or self._has_extras):
+            raise UserError(
+                "policy_kwargs share_features_extractor lets the actor's loss alone train the "
+                "encoder: leave it out, and set algo.share_encoder=true, where the critic's does."
+            )
+        if not self.share_encoder:
+            return
+        policy.actor.features_extractor = Borrowed(policy.critic.features_extractor)
+        if hasattr(policy, "actor_target"):
+            lender = policy.critic_target.features_extractor
+            policy.actor_target.features_extractor = Borrowed(lender)
+        rate = self.lr_schedule(1)
+        policy.actor.optimizer = policy.optimizer_class(
+            policy.actor.parameters(), lr=rate, **policy.optimizer_kwargs
+        )
+
+    def _learned(self) -> list[tuple[Any, torch.optim.Optimizer]]:
+        policy: Any = self.policy
+        return [(part, part.optimizer) for part in (policy.critic, policy.actor)]
+
     # -- the seam ---------------------------------------------------------------------------------
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
@@ -89,6 +144,7 @@ class Continuous(OffPolicy):
             "noise_sigma": self.noise_sigma,
             "noise_goal": self.noise_goal,
             "noise_least": self.noise_least,
+            "share_encoder": self.share_encoder,
         }
 
     def stream_state(self) -> dict[str, Tensor]:
@@ -121,6 +177,37 @@ class Continuous(OffPolicy):
             self.logger.record("rollout/noise", size)
         return super()._sample_action(*arguments, **named)
 
+    def _critic_step(
+        self,
+        batch: ReplayBufferSamples,
+        view: View,
+        targets: Tensor,
+        drawn: Draw | None,
+        factor: float,
+    ) -> dict[str, float]:
+        """Move the critics, and with the auxiliary losses their encoder; what is to be logged.
+
+        `targets` (B, 1) are the same for all critics, `factor` weighs their squared errors.
+        """
+        output, values = critic_forward(self.critic, view.observations, batch.actions)
+        loss = factor * sum(F.mse_loss(value, targets) for value in values)
+        found = {"train/critic_loss": loss.item()}
+        loss, terms = self._with_losses(loss, output, view, batch.actions, batch, drawn)
+        self.critic.optimizer.zero_grad()
+        loss.backward()
+        self.critic.optimizer.step()
+        self.losses.after_step()
+        return found | terms
+
+
+def critic_forward(
+    critic: Any, observations: Tensor, actions: Tensor
+) -> tuple[PolicyOutput, tuple[Tensor, ...]]:
+    """The encoder's output and the values (B, 1) of each critic, bit for bit as SB3 has them."""
+    output = q_forward(critic, observations)
+    known = torch.cat([output.features, actions], dim=1)
+    return output, tuple(network(known) for network in critic.q_networks)
+
 
 class SAC(Continuous, stable_baselines3.SAC):
     """Soft actor-critic: a stochastic actor that is paid for entropy, two critics."""
@@ -152,14 +239,85 @@ class SAC(Continuous, stable_baselines3.SAC):
             found["temperature"] = self.ent_coef_optimizer
         return found
 
+    def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
+        """SB3's step on a batch and the states after it, both as the augmentation has them."""
+        drawn, batch = self._sample(batch_size)
+        view = self.losses.view(batch.observations)
+        following = self.losses.view(batch.next_observations).observations
+        discounts = self.gamma if batch.discounts is None else batch.discounts
+        if self.use_sde:
+            self.actor.reset_noise()
+        actions, log_prob = self.actor.action_log_prob(view.observations)
+        log_prob = log_prob.reshape(-1, 1)
+        found, weight = self._temperature_step(log_prob)
+        with torch.no_grad():
+            next_actions, next_log_prob = self.actor.action_log_prob(following)
+            expected = torch.cat(self.critic_target(following, next_actions), dim=1)
+            expected = expected.min(dim=1, keepdim=True).values - weight * next_log_prob[:, None]
+            targets = batch.rewards + (1 - batch.dones) * discounts * expected
+        found |= self._critic_step(batch, view, targets, drawn, 0.5)
+        values = torch.cat(self.critic(view.observations, actions), dim=1)
+        loss = (weight * log_prob - values.min(dim=1, keepdim=True).values).mean()
+        self.actor.optimizer.zero_grad()
+        loss.backward()
+        self.actor.optimizer.step()
+        if number % self.target_update_interval == 0:
+            polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+            polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
+        return found | {"train/actor_loss": loss.item()}
 
-class TD3(Continuous, stable_baselines3.TD3):
+    def _temperature_step(self, log_prob: Tensor) -> tuple[dict[str, float], Tensor]:
+        """Move the weight of entropy, where it is learned; it, and what is to be logged."""
+        if self.ent_coef_optimizer is None or self.log_ent_coef is None:
+            weight = self.ent_coef_tensor
+            return {"train/ent_coef": weight.item()}, weight
+        weight = torch.exp(self.log_ent_coef.detach())
+        assert isinstance(self.target_entropy, float)
+        loss = -(self.log_ent_coef * (log_prob + self.target_entropy).detach()).mean()
+        self.ent_coef_optimizer.zero_grad()
+        loss.backward()
+        self.ent_coef_optimizer.step()
+        return {"train/ent_coef": weight.item(), "train/ent_coef_loss": loss.item()}, weight
+
+
+class Deterministic(Continuous):
+    """The gradient step of TD3 and DDPG, which is TD3 with one critic and without its tricks."""
+
+    def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
+        """SB3's step on a batch and the states after it, both as the augmentation has them."""
+        drawn, batch = self._sample(batch_size)
+        view = self.losses.view(batch.observations)
+        following = self.losses.view(batch.next_observations).observations
+        discounts = self.gamma if batch.discounts is None else batch.discounts
+        with torch.no_grad():
+            noise = batch.actions.clone().data.normal_(0, self.target_policy_noise)
+            noise = noise.clamp(-self.target_noise_clip, self.target_noise_clip)
+            next_actions = (self.actor_target(following) + noise).clamp(-1, 1)
+            expected = torch.cat(self.critic_target(following, next_actions), dim=1)
+            expected = expected.min(dim=1, keepdim=True).values
+            targets = batch.rewards + (1 - batch.dones) * discounts * expected
+        found = self._critic_step(batch, view, targets, drawn, 1.0)
+        if self._n_updates % self.policy_delay != 0:
+            return found
+        actions = self.actor(view.observations)
+        loss = -self.critic.q1_forward(view.observations, actions).mean()
+        self.actor.optimizer.zero_grad()
+        loss.backward()
+        self.actor.optimizer.step()
+        for online, target in ((self.critic, self.critic_target), (self.actor, self.actor_target)):
+            polyak_update(online.parameters(), target.parameters(), self.tau)
+        polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+        polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
+        return found | {"train/actor_loss": loss.item()}
+
+
+class TD3(Deterministic, stable_baselines3.TD3):
     """Twin delayed DDPG: a deterministic actor, two critics, an actor that moves less often."""
 
     stock: ClassVar[type[BaseAlgorithm]] = stable_baselines3.TD3
 
 
-class DDPG(Continuous, stable_baselines3.DDPG):
+class DDPG(Deterministic, stable_baselines3.DDPG):
     """Deep deterministic policy gradient: TD3 with one critic and without its tricks."""
 
     stock: ClassVar[type[BaseAlgorithm]] = stable_baselines3.DDPG

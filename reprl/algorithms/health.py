@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder
-from reprl.policy import PolicyOutput, policy_forward
+from reprl.policy import PolicyOutput, policy_forward, recurrent_forward
+from reprl.sequences import Sequences
 
 DORMANT_TAU = 0.025  # Sokar et al. 2023: of a layer's mean activity
 CHURN_STATES = 256  # at most, of the minibatch that is looked at
@@ -82,9 +83,12 @@ class Churn:
     Made before the update's first step, asked after its last: all epochs count as one update.
     """
 
-    def __init__(self, policy: Any, observations: Tensor) -> None:
+    def __init__(
+        self, policy: Any, observations: Tensor, sequences: Sequences | None = None
+    ) -> None:
         self.policy = policy
-        self.observations = observations[:CHURN_STATES].clone()
+        self.sequences = sequences  # what a policy with a memory needs as a whole
+        self.observations = observations[: CHURN_STATES if sequences is None else None].clone()
         self.before = self._outputs()
 
     def numbers(self) -> dict[str, float]:
@@ -105,6 +109,8 @@ class Churn:
         training = self.policy.training
         self.policy.set_training_mode(False)  # neither dropout nor a drawn mask is churn
         try:
+            if self.sequences is not None:
+                return recurrent_forward(self.policy, self.observations, self.sequences)
             return policy_forward(self.policy, self.observations)
         finally:
             self.policy.set_training_mode(training)

@@ -1,6 +1,7 @@
-"""What SB3's off-policy algorithms share: a replay buffer that comes back, streams, a clock.
+"""What SB3's off-policy algorithms share: a replay buffer that comes back, losses and streams.
 
-rollout of `train_freq` steps -> **replay buffer** -> SB3's update. DQN, QR-DQN, SAC, TD3 and DDPG
+rollout of `train_freq` steps -> **replay buffer** -> SB3's update, or ours, which adds auxiliary
+losses and augmentation of the same minibatch to the same arithmetic. DQN, QR-DQN, SAC, TD3 and DDPG
 stand on it; each checkpoint appends what is new in the buffer to the run's chunks, so that a killed
 run goes on bit for bit.
 """
@@ -13,21 +14,28 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.type_aliases import MaybeCallback
-from torch import Tensor
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.type_aliases import MaybeCallback, ReplayBufferSamples
+from torch import Tensor, nn
 
-from reprl.algorithms.replay_buffer import CountedRows, bytes_needed, make_replay
+from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
+from reprl.algorithms.replay_buffer import CountedRows, Draw, bytes_needed, make_replay
 from reprl.algorithms.stock import Stock
 from reprl.algorithms.update import Diverged
+from reprl.augmentation.base import View
+from reprl.auxiliary.losses import AuxiliaryLosses, require_reach
 from reprl.errors import UserError
 from reprl.guard import memory
+from reprl.policy import PolicyOutput, q_forward
 
 
 class OffPolicy(Stock, OffPolicyAlgorithm):
     """Mixed in before an off-policy algorithm of SB3 or sb3-contrib."""
 
-    extras: ClassVar[tuple[str, ...]] = ()
+    extras: ClassVar[tuple[str, ...]] = ("attention", "auxiliary", "augmentation")
+    supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at"})
     loss_names: ClassVar[tuple[str, ...]] = ("loss",)  # in the log: what must stay a number
 
     def _heads(self, heads: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +65,50 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
             gap=int(getattr(self.env, "gap", 1)),
         )
         super()._setup_model()
+        self._arrange()
+        self._add_losses()
+
+    def _arrange(self) -> None:
+        """Change what SB3 has built, before anything else holds on to it."""
+
+    def _add_losses(self) -> None:
+        """Losses and augmentation beside SB3's networks, and a mask's own rates."""
+        if self._has_extras and not is_image_space(self.observation_space):
+            raise UserError(
+                "auxiliary and augmentation work on pictures, and this environment shows "
+                f"{self.observation_space}: set both to none."
+            )
+        for network, optimizer in self._learned():
+            separate_mask(optimizer, network.features_extractor)  # type: ignore[arg-type]
+        network, optimizer = self._learned()[0]
+        continuous = isinstance(self.action_space, spaces.Box)
+        self.losses = AuxiliaryLosses(
+            specs=self.specs,
+            policy=network,
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            action_meanings=self.action_meanings if self._mirrors() and not continuous else None,
+            supplies=self.supplies,
+            seed=self._stream_seed,
+            device=self.device,
+            forward=q_forward,
+            continuous=continuous,
+        )
+        if self.env is not None:
+            self.losses.require_views()
+        if self.losses.parameters:
+            optimizer.add_param_group({"params": self.losses.parameters})
+
+    def _learned(self) -> list[tuple[Any, torch.optim.Optimizer]]:
+        """Networks with an encoder and their optimizers; the losses train the first one's."""
+        raise AssertionError(f"{type(self).__name__} must define _learned()")
+
+    @property
+    def _has_extras(self) -> bool:
+        return bool(self.specs.auxiliary or self.specs.augmentation)
+
+    def _mirrors(self) -> bool:
+        return bool(getattr(getattr(self.env, "game", None), "symmetric", True))
 
     def _require_room(self) -> None:
         """Refuse a replay buffer that this machine cannot hold."""
@@ -74,14 +126,20 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         frequency = self.train_freq
         return int(getattr(frequency, "frequency", frequency)) * self.n_envs  # type: ignore[arg-type]
 
+    def modules(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "auxiliary": self.losses.modules}
+
     def stream_state(self) -> dict[str, Tensor]:
         # exploration draws from the action space's own generator
         state = json.dumps(self.action_space.np_random.bit_generator.state)
-        return {"actions": torch.tensor(list(state.encode()), dtype=torch.uint8)}
+        actions = torch.tensor(list(state.encode()), dtype=torch.uint8)
+        return {"actions": actions} | (self.losses.state() if self._has_extras else {})
 
     def load_stream_state(self, state: dict[str, Tensor]) -> None:
         kept = json.loads(bytes(state["actions"].tolist()))
         self.action_space.np_random.bit_generator.state = kept
+        if self._has_extras:
+            self.losses.load_state(state)
 
     def replay(self) -> CountedRows | None:
         assert isinstance(self.replay_buffer, CountedRows)
@@ -106,8 +164,90 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         self.timings.add("update", perf_counter() - began)
 
     def _update(self, gradient_steps: int, batch_size: int) -> None:
-        """SB3's own gradient steps."""
-        super().train(gradient_steps, batch_size)
+        """SB3's own gradient steps; with extras ours, which add them to the same arithmetic."""
+        if not self._has_own_update:
+            super().train(gradient_steps, batch_size)
+            return
+        self.policy.set_training_mode(True)
+        self.losses.modules.train(True)
+        self._update_learning_rate([*self.optimizers().values()])
+        logged: dict[str, list[float]] = {}
+        for number in range(gradient_steps):
+            self._n_updates += 1
+            for name, value in self._gradient_step(batch_size, number).items():
+                logged.setdefault(name, []).append(value)
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        for name, values in logged.items():
+            self.logger.record(name, float(np.mean(values)))
+
+    @property
+    def _has_own_update(self) -> bool:
+        return self._has_extras
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        super()._update_learning_rate(optimizers)
+        for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
+            keep_own_rates(optimizer)
+
+    def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
+        """One step on a minibatch, the update's `number`th from 0; what is to be logged of it."""
+        raise AssertionError(f"{type(self).__name__} must define _gradient_step()")
+
+    def _sample(self, batch_size: int) -> tuple[Draw | None, ReplayBufferSamples]:
+        """A minibatch with SB3's draws, and its places where a loss may look around them."""
+        buffer = self.replay()
+        assert buffer is not None
+        if not self.specs.auxiliary:
+            return None, buffer.sample(batch_size, env=self._vec_normalize_env)
+        drawn = buffer.draw(batch_size)
+        return drawn, buffer.take(drawn.rows, drawn.envs)
+
+    def _with_losses(
+        self,
+        loss: Tensor,
+        output: PolicyOutput,
+        view: View,
+        actions: Tensor,
+        batch: ReplayBufferSamples,
+        drawn: Draw | None,
+    ) -> tuple[Tensor, dict[str, float]]:
+        """A loss with the auxiliary terms that have begun, and what is to be logged of them."""
+        weights = self.losses.weights(self.num_timesteps, self._current_progress_remaining)
+        found: dict[str, float] = {}
+        if not weights:
+            return loss, found
+        unchanged = view.observations is batch.observations
+        seen = self.losses.batch(
+            output,
+            observations=view.observations,
+            actions=actions,
+            augmented_from=None if unchanged else batch.observations,
+            fields=self._neighbours(drawn),
+        )
+        for name, term in self.losses.compute(seen, set(weights)).items():
+            if not torch.isfinite(term):
+                raise Diverged(name, float(term), self.num_timesteps)
+            loss = loss + weights[name] * term
+            found |= {f"loss/{name}": term.item(), f"loss/{name}_weight": weights[name]}
+        return loss, found
+
+    def _neighbours(self, drawn: Draw | None) -> dict[str, Any]:
+        """What the buffer knows around the samples, for losses that look in time."""
+        buffer = self.replay()
+        assert buffer is not None
+        assert drawn is not None
+
+        def look(array: Any, offset: int) -> tuple[Tensor, Tensor]:
+            require_reach(offset, self.losses.reach)
+            rows, valid = buffer.neighbours(drawn.rows, drawn.envs, offset)
+            return buffer.to_torch(array[rows, drawn.envs]), buffer.to_torch(valid)
+
+        def actions_at(offset: int) -> tuple[Tensor, Tensor]:
+            actions, valid = look(buffer.actions, offset)
+            return actions.long().flatten(), valid
+
+        known = {"at": lambda offset: look(buffer.observations, offset), "actions_at": actions_at}
+        return {name: ask for name, ask in known.items() if name in self.supplies}
 
     def learn(
         self,
@@ -127,3 +267,12 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
             reset_num_timesteps,
             progress_bar,
         )
+
+    # -- SB3's own saving -----------------------------------------------------------------------
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "losses"]
+
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        names, variables = super()._get_torch_save_params()
+        return [*names, *(["losses.modules"] if self.specs.auxiliary else [])], variables

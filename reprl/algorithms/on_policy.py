@@ -6,6 +6,7 @@ import inspect
 import secrets
 import warnings
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, ClassVar
@@ -61,6 +62,7 @@ from reprl.policy import PolicyOutput, policy_forward
 from reprl.precision import FP32, PRECISIONS, settled
 from reprl.reduction import Reduction
 from reprl.schedules import is_spec, schedule
+from reprl.sequences import Sequences
 from reprl.settings import CLASSES, FREEZE, MODES
 from reprl.validation import checker, choice
 
@@ -178,15 +180,18 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self.arguments = {k: v for k, v in given.items() if k != "_init_setup_model"}
         if given["seed"] is not None:
             self._stream_seed = int(given["seed"])
-        arguments = policy_arguments(given, self.specs, optimizer, separate=self.separate)
-        passed = given | {"policy_kwargs": arguments}
+        passed = given | {"policy_kwargs": self._policy_arguments(given)}
         for name in ("ent_coef", "vf_coef"):
             if callable(passed.get(name)):
                 passed[name] = passed[name](1.0)
-        if passed["rollout_buffer_class"] is not None:
+        if passed.get("rollout_buffer_class") is not None:
             raise UserError("rollout_buffer_class cannot be chosen: reprl brings its own memory.")
         passed |= self._memory()
         super().__init__(env=env, **passed)
+
+    def _policy_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """SB3's policy_kwargs, of what this algorithm was given."""
+        return policy_arguments(given, self.specs, self.optimizer, separate=self.separate)
 
     def _mirrors(self) -> bool:
         """Whether the game's mirror image is the same game with LEFT and RIGHT exchanged."""
@@ -234,6 +239,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             supplies=self.supplies,
             seed=self._stream_seed,
             device=self.device,
+            memory=self._sequences(),
         )
         if self.env is not None:  # a model that only predicts may have been trained so
             self.losses.require_views()
@@ -293,6 +299,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
     def _memory(self) -> dict[str, Any]:
         """SB3's arguments that say what a rollout is kept in."""
         return {"rollout_buffer_class": FrameMemory if self.mode == "fast" else RolloutMemory}
+
+    def _sequences(self) -> Callable[[int], Sequences] | None:
+        """Of a policy with a memory: so many samples as sequences, for the losses' dry run."""
+        return None
 
     def _require_pictures(self) -> None:
         space = self.observation_space
@@ -541,7 +551,8 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
                         self.logger.record(name, number)
                     if self.plays:  # the heads of a policy that nobody trains only drift
                         whole = self.update.reduction.gathered(minibatch.observations)
-                        churn = Churn(self.policy, whole)
+                        sequences = getattr(minibatch, "sequences", None)
+                        churn = Churn(self.policy, whole, sequences)
                 # SB3 compares in float32.
                 if target_kl is not None and np.float32(losses.numbers["kl"]) > 1.5 * target_kl:
                     stop = True

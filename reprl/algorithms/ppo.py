@@ -1,8 +1,11 @@
-"""PPO: SB3's, with the shared update, encoders, auxiliary losses and augmentations."""
+"""PPO: SB3's, with the shared update, encoders, auxiliary losses and augmentations.
+
+rollout -> epochs of minibatches -> **clipped ratio, value error, entropy** -> one update.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import stable_baselines3
 import torch
@@ -17,13 +20,17 @@ from reprl.algorithms.update import MinibatchLoss, Term, negative_entropy, norma
 from reprl.policy import PolicyOutput
 
 
-class PPO(OnPolicy, stable_baselines3.PPO):
-    """Proximal policy optimization; without extras in plain mode it is SB3's, bit for bit."""
+class Proximal(OnPolicy):
+    """The objective and the epochs of PPO, with a memory and without; mixed in before SB3's."""
 
-    stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
     log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "policy_gradient_loss"}
     looks: ClassVar[int] = 5
-    explores: ClassVar[bool] = True
+    n_epochs: int
+    batch_size: int
+    normalize_advantage: bool
+    target_kl: float | None
+    clip_range: Any
+    clip_range_vf: Any
 
     def loss_terms(
         self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
@@ -60,7 +67,7 @@ class PPO(OnPolicy, stable_baselines3.PPO):
         if self._clip_vf is not None:
             step = torch.clamp(values - minibatch.old_values, -self._clip_vf, self._clip_vf)
             values = minibatch.old_values + step
-        return {"value": Term(F.mse_loss(minibatch.returns, values), self.vf_coef)}
+        return {"value": Term(self._value_error(minibatch.returns, values), self.vf_coef)}
 
     def advantages(self, minibatch: Minibatch) -> Tensor:
         """Advantages (B,) as the policy is trained on them, normalised if asked."""
@@ -68,14 +75,17 @@ class PPO(OnPolicy, stable_baselines3.PPO):
             return minibatch.advantages
         return normalized(minibatch.advantages, self.update.reduction)
 
+    def _value_error(self, returns: Tensor, values: Tensor) -> Tensor:
+        return F.mse_loss(returns, values)
+
     def _begin_update(self) -> None:
         super()._begin_update()
         progress = self._current_progress_remaining
-        self._clip: float = self.clip_range(progress)  # type: ignore[operator]
+        self._clip: float = self.clip_range(progress)
         self.logger.record("train/clip_range", self._clip)
         self._clip_vf: float | None = None
         if self.clip_range_vf is not None:
-            self._clip_vf = self.clip_range_vf(progress)  # type: ignore[operator]
+            self._clip_vf = self.clip_range_vf(progress)
             self.logger.record("train/clip_range_vf", self._clip_vf)
 
     def _epochs(self) -> int:
@@ -101,3 +111,10 @@ class PPO(OnPolicy, stable_baselines3.PPO):
             total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
         return self
+
+
+class PPO(Proximal, stable_baselines3.PPO):
+    """Proximal policy optimization; without extras in plain mode it is SB3's, bit for bit."""
+
+    stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
+    explores: ClassVar[bool] = True

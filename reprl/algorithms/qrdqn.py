@@ -1,6 +1,8 @@
 """QR-DQN: sb3-contrib's distributional Q-learning, with the configuration's encoder and mask.
 
-rollout -> replay buffer -> quantiles of the return of each action; the best mean is played.
+rollout -> replay buffer -> quantiles of the return of each action, auxiliary losses and
+augmentation on the same minibatch; the best mean is played. Without extras every bit is
+sb3-contrib's.
 """
 
 from __future__ import annotations
@@ -8,20 +10,23 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import sb3_contrib
+import torch
+from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from torch import Tensor, nn
 
 from reprl.algorithms.base import Algorithm
 from reprl.algorithms.off_policy import OffPolicy
-from reprl.policy import Player, QuantilePlayer
+from reprl.policy import Player, QuantilePlayer, q_forward
 from reprl.settings import CLASSES
 from reprl.validation import checker
 
 
 class QRDQN(OffPolicy, sb3_contrib.QRDQN):
-    """Quantile regression DQN (Dabney et al. 2018); every bit is sb3-contrib's."""
+    """Quantile regression DQN (Dabney et al. 2018)."""
 
     stock: ClassVar[type[BaseAlgorithm]] = sb3_contrib.QRDQN
-    extras: ClassVar[tuple[str, ...]] = ("attention",)
     counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "exploration_rate", "_n_calls")
 
     def __init__(self, policy: Any, env: Any, *, n_quantiles: int = 200, **kwargs: Any) -> None:
@@ -32,8 +37,53 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
         arguments = dict(super()._policy_arguments(given) or {})
         return {"n_quantiles": self.quantiles, **arguments}
 
+    def _learned(self) -> list[tuple[Any, torch.optim.Optimizer]]:
+        return [(self.policy.quantile_net, self.policy.optimizer)]
+
+    # -- the seam ---------------------------------------------------------------------------------
+
     def player(self) -> Player:
         return QuantilePlayer(self.policy, epsilon=float(self.exploration_final_eps))
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"n_quantiles": self.quantiles}
+
+    # -- learning ---------------------------------------------------------------------------------
+
+    def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
+        drawn, batch = self._sample(batch_size)
+        view = self.losses.view(batch.observations)
+        actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
+        targets = self._targets(batch)  # (B, quantiles)
+        network = self.quantile_net
+        output = q_forward(network, view.observations)
+        quantiles = network.quantile_net(output.features).view(len(actions), self.n_quantiles, -1)
+        loss = quantile_huber_loss(_of_actions(quantiles, actions), targets)
+        found = {"train/loss": loss.item()}
+        loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
+        self.policy.optimizer.zero_grad()
+        loss.backward()
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            if self.losses.parameters:
+                nn.utils.clip_grad_norm_(self.losses.parameters, self.max_grad_norm)
+        self.policy.optimizer.step()
+        self.losses.after_step()
+        return found | terms
+
+    @torch.no_grad()
+    def _targets(self, batch: ReplayBufferSamples) -> Tensor:
+        """Rewards and what the target network expects beyond them, (B, quantiles)."""
+        discounts = self.gamma if batch.discounts is None else batch.discounts
+        following = self.losses.view(batch.next_observations).observations
+        quantiles = self.quantile_net_target(following)  # (B, quantiles, A)
+        best = quantiles.mean(dim=1).argmax(dim=1)  # (B,)
+        expected = _of_actions(quantiles, best)
+        found: Tensor = batch.rewards + (1 - batch.dones) * discounts * expected
+        return found
+
+
+def _of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
+    """Quantiles (B, quantiles) of one action (B,) each, of (B, quantiles, A)."""
+    index = actions[:, None, None].expand(-1, quantiles.shape[1], 1)
+    return quantiles.gather(2, index).squeeze(2)

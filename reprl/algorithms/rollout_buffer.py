@@ -15,6 +15,7 @@ from torch import Tensor
 
 from reprl.auxiliary.losses import require_reach
 from reprl.envs.objects import edges
+from reprl.sequences import Sequences
 from reprl.transfer import on_device
 
 
@@ -28,6 +29,7 @@ class Minibatch(NamedTuple):
     advantages: Tensor  # (B,)
     returns: Tensor  # (B,)
     place: np.ndarray  # (B,) int64: environment * n_steps + time
+    sequences: Sequences | None = None  # for a policy with a memory
 
 
 class RolloutMemory(RolloutBuffer):
@@ -120,8 +122,12 @@ class RolloutMemory(RolloutBuffer):
 
     def starts_of(self, index: np.ndarray) -> Tensor:
         """Whether samples (B,) are the first of their episode."""
-        starts = self.episode_starts[index % self.buffer_size, index // self.buffer_size]
+        starts = self.starts()[index % self.buffer_size, index // self.buffer_size]
         return self.to_torch(starts.astype(bool))
+
+    def starts(self) -> np.ndarray:
+        """Where games begin in the rollout, (T, n_envs)."""
+        return self.episode_starts
 
     def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
         """Observations `offset` steps from the samples, and where that is the same episode."""
@@ -160,7 +166,7 @@ class RolloutMemory(RolloutBuffer):
         self, env: np.ndarray, time: np.ndarray, offset: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Times (B,) that lie in memory and in the sample's episode, else the sample's own."""
-        parts = [self.episode_starts]
+        parts = [self.starts()]
         if self.past_starts is not None:
             parts.insert(0, self.past_starts)
         if self.last_starts is not None:
@@ -207,7 +213,7 @@ class RolloutMemory(RolloutBuffer):
 
     def _tail(self) -> tuple[np.ndarray, np.ndarray]:
         """The newest `history` steps: starts (h, n_envs) and their times in this rollout (h,)."""
-        starts = self.episode_starts.astype(bool)
+        starts = self.starts().astype(bool)
         past = 0 if self.past_starts is None else len(self.past_starts)
         if self.past_starts is not None:
             starts = np.concatenate([self.past_starts, starts])

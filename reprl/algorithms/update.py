@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from reprl.auxiliary.losses import AuxiliaryLosses
-from reprl.policy import PolicyOutput, policy_forward
+from reprl.policy import PolicyOutput, policy_forward, recurrent_forward
 from reprl.precision import FP32, computing_in
 from reprl.reduction import OneProcess, Reduction
 
@@ -131,13 +131,17 @@ class Update:
         `weights` are those of the auxiliary terms that have begun; `fields` gives what the buffer
         knows of the minibatch besides the samples, asked for only where a loss is computed.
         """
-        view = self.auxiliary.view(minibatch.observations)
+        sequences = getattr(minibatch, "sequences", None)  # of a policy with a memory
+        view = self.auxiliary.view(minibatch.observations, sequences)
         observations, actions = view.observations, self.auxiliary.follow(view, actions)
         for name in BY_ACTION:
             if (per_action := getattr(minibatch, name, None)) is not None:
                 followed = self.auxiliary.follow(view, per_action)
                 minibatch = minibatch._replace(**{name: followed})
-        output = self.forward(self.policy, observations)
+        if sequences is None:
+            output = self.forward(self.policy, observations)
+        else:
+            output = recurrent_forward(self.policy, observations, sequences)
         loss = objective.loss_terms(output, actions, minibatch)
         own = {name: term.weighted for name, term in loss.terms.items()}
         terms: dict[str, Tensor] = {}
@@ -149,6 +153,7 @@ class Update:
                 actions=actions,
                 augmented_from=None if unchanged else minibatch.observations,
                 fields=fields(),
+                sequences=sequences,
             )
             with computing_in(self.precision, self.policy.device.type):
                 terms = self.auxiliary.compute(batch, set(weights))

@@ -17,11 +17,13 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 
-from reprl.augmentation.base import Augmentation
+from reprl.augmentation.base import Augmentation, View
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
 from reprl.instances import RemembersArguments
+from reprl.policy import heads, sequence_heads
 from reprl.reduction import OneProcess, Reduction
 from reprl.schedules import Coefficient, scaled
+from reprl.sequences import Sequences
 from reprl.settings import LOSS
 from reprl.validation import checker
 
@@ -35,6 +37,8 @@ OPTIONAL = frozenset(
         *("log_probs", "values", "at", "actions_at", "boxes"),
     }
 )
+# also in `needs`: what one picture alone decides, which a policy with a memory cannot say
+ALONE = "alone"
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Batch:
     """
 
     observations: Tensor  # (B, stack, H, W) uint8, as the policy was trained on (augmented for RAD)
-    actions: Tensor  # (B,) int64
+    actions: Tensor  # (B,) int64; (B, width) float32 where they are continuous
     output: EncoderOutput  # this minibatch, encoded once, with gradient
     policy: ActorCriticPolicy
     generator: torch.Generator  # the auxiliary losses' own random stream
@@ -72,6 +76,7 @@ class Batch:
     # the observation; NaN while it is not on the screen. Only where a loss needs it: it is truth.
     boxes: Tensor = None  # type: ignore[assignment]
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
+    sequences: Sequences | None = None  # of a policy with a memory: which samples are neighbours
     wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
     layout: torch.memory_format = torch.contiguous_format  # of images(); fast mode has its own
     shares: Reduction = field(default_factory=OneProcess, repr=False)  # the other ranks' samples
@@ -90,6 +95,21 @@ class Batch:
     def wants(self, term: str) -> bool:
         """Whether a term counts already; a loss of several terms need not compute the others."""
         return self.wanted is None or term in self.wanted
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (B, n_actions) and values (B,) of features (B, F) of these samples.
+
+        A memory begins each sequence with the state it had there in the rollout.
+        """
+        if self.sequences is None:
+            return heads(self.policy, features)
+        return sequence_heads(self.policy, features, self.sequences)
+
+    def view(self, augmentation: Augmentation, observations: Tensor) -> View:
+        """Observations (B, stack, H, W) augmented for heads(): one draw for each sequence."""
+        if self.sequences is None:
+            return augmentation(observations, self.generator)  # type: ignore[no-any-return]
+        return self.sequences.view(augmentation, observations, self.generator)
 
     def images(self, observations: Tensor | None = None) -> Tensor:
         """Observations as the encoder takes them: float32 in [0, 1]."""

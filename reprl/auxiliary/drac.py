@@ -11,7 +11,6 @@ from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
-from reprl.policy import heads
 from reprl.schedules import Coefficient
 
 
@@ -37,9 +36,9 @@ class DrAC(AuxiliaryLoss):
         self.views.require_actions()
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
-        view = self.views(batch.observations, batch.generator)
+        view = self.views.for_heads(batch, batch.observations)
         features = encoder.encode(batch.images(view.observations)).features
-        log_probs, values = heads(batch.policy, features)
+        log_probs, values = batch.heads(features)
         chances = batch.log_probs.detach().exp().to(batch.generator.device)
         actions = torch.multinomial(chances, 1, generator=batch.generator).squeeze(1)  # (B,)
         actions = self.views.actions(view, actions.to(log_probs.device))

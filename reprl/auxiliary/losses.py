@@ -19,17 +19,18 @@ from torch import Tensor, nn
 
 from reprl import components
 from reprl.augmentation.base import Augmentation, View, stateless
-from reprl.auxiliary.base import OPTIONAL, AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.base import ALONE, OPTIONAL, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import NAMELESS
 from reprl.components import Specs
 from reprl.encoders.base import Encoder
 from reprl.encoders.hard import streams
 from reprl.envs.games.base import mirrored
 from reprl.errors import UserError
-from reprl.policy import PolicyOutput, policy_forward
+from reprl.policy import PolicyOutput, policy_forward, recurrent_forward
 from reprl.reduction import OneProcess, Reduction
 from reprl.rng import ModuleStream, stream_seed, torch_stream
 from reprl.schedules import Schedule, schedule
+from reprl.sequences import Sequences
 
 # an update's own numbers, which share a log with the terms
 RESERVED = (
@@ -63,10 +64,17 @@ class AuxiliaryLosses:
         seed: int,
         device: torch.device,
         forward: Callable[[Any, Tensor], PolicyOutput] = policy_forward,
+        memory: Callable[[int], Sequences] | None = None,
+        continuous: bool = False,
     ) -> None:
+        """`memory` gives so many samples as sequences, for a policy that carries a state.
+
+        With `continuous` actions may be numbers, which no loss is then told.
+        """
         self.specs = specs
         self.policy = policy
         self._forward = forward
+        self._memory = memory
         self.terms = Terms()
         self.reduction: Reduction = OneProcess()
         self.modules = self.terms.losses  # name -> loss, one nn.ModuleDict
@@ -82,8 +90,9 @@ class AuxiliaryLosses:
         self.parameters: list[nn.Parameter] = []
         if specs.augmentation is None and not specs.auxiliary:
             return
-        if not isinstance(observation_space, spaces.Box) or not isinstance(
-            action_space, spaces.Discrete
+        numbers = continuous and isinstance(action_space, spaces.Box)
+        if not isinstance(observation_space, spaces.Box) or not (
+            numbers or isinstance(action_space, spaces.Discrete)
         ):
             raise UserError(
                 "auxiliary losses and augmentations need image observations and discrete actions, "
@@ -99,13 +108,13 @@ class AuxiliaryLosses:
             for name, spec in specs.auxiliary.items():
                 self.terms.add(name, components.build("auxiliary", spec))
             self._require_supplied(supplies)
-            context = self._context(observation_space, action_space)
+            context = self._context(observation_space, action_space)  # type: ignore[arg-type]
             for loss in self.terms.each():
                 loss.setup(context)
         require_own_parameters(self.modules, self.policy)
         self.modules.to(device)
         self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
-        self._dry_run(observation_space, supplies)
+        self._dry_run(observation_space, action_space, supplies)
         self._views_used = context.lent
 
     # -- construction -------------------------------------------------------------------------
@@ -125,7 +134,13 @@ class AuxiliaryLosses:
         for name, loss in self.modules.items():
             assert isinstance(loss, AuxiliaryLoss)
             needs = loss.needs | ({"at"} if loss.reach else set())
-            if missing := sorted(needs - supplies):
+            if ALONE in needs and self._memory is not None:
+                raise UserError(
+                    f"auxiliary '{name}' asks what one picture alone decides, and this policy "
+                    "decides by what it remembers as well: choose another loss, or an algorithm "
+                    "without a memory."
+                )
+            if missing := sorted(needs - supplies - {ALONE}):
                 raise UserError(
                     f"auxiliary '{name}' needs {', '.join(missing)} of a minibatch, which this "
                     f"algorithm does not supply (it has {', '.join(sorted(supplies)) or 'none'})."
@@ -164,12 +179,15 @@ class AuxiliaryLosses:
         view = self.view(observations)
         return view.observations, self.follow(view, actions)
 
-    def view(self, observations: Tensor) -> View:
-        """The observations as RAD has them."""
+    def view(self, observations: Tensor, sequences: Sequences | None = None) -> View:
+        """The observations as RAD has them; the steps of a sequence all in the same way."""
         if self.augmentation is None or self.specs.use != "rad":
             return View(observations)
+        generator = self.generators["augmentation"]
         with self._module_stream.active(), torch.no_grad():
-            return self.augmentation(observations, self.generators["augmentation"])
+            if sequences is not None:
+                return sequences.view(self.augmentation, observations, generator)
+            return self.augmentation(observations, generator)
 
     def follow(self, view: View, actions: Tensor) -> Tensor:
         """Actions (B,), or their probabilities (B, n_actions), mirrored where the picture is."""
@@ -190,6 +208,7 @@ class AuxiliaryLosses:
         actions: Tensor,
         augmented_from: Tensor | None,
         fields: Mapping[str, Any],
+        sequences: Sequences | None = None,
     ) -> Batch:
         """A minibatch as the losses see it; `fields` are those of OPTIONAL that the buffer has."""
         assert output.encoding is not None
@@ -202,6 +221,7 @@ class AuxiliaryLosses:
             log_probs=output.log_probs,  # type: ignore[arg-type]
             values=output.values,
             augmented_from=augmented_from,
+            sequences=sequences,
             layout=self.layout,
             shares=self.reduction,
             **fields,
@@ -264,7 +284,9 @@ class AuxiliaryLosses:
 
     # -- dry run ------------------------------------------------------------------------------
 
-    def _dry_run(self, observation_space: spaces.Box, supplies: frozenset[str]) -> None:
+    def _dry_run(
+        self, observation_space: spaces.Box, action_space: spaces.Space, supplies: frozenset[str]
+    ) -> None:
         """Run everything once on noise and leave no trace: a wrong part fails now, not later."""
         policy, size = self.policy, 4
         training = policy.training
@@ -276,6 +298,8 @@ class AuxiliaryLosses:
         policy.set_training_mode(False)
         with torch.random.fork_rng(devices=[]):
             actions = torch.zeros(size, dtype=torch.int64, device=policy.device)
+            if isinstance(action_space, spaces.Box):
+                actions = torch.zeros(size, *action_space.shape, device=policy.device)
             augmented, actions = self.augment(observations, actions)
             if augmented.shape != observations.shape or augmented.dtype != torch.uint8:
                 raise UserError(
@@ -294,7 +318,11 @@ class AuxiliaryLosses:
         self, observations: Tensor, actions: Tensor, supplies: frozenset[str]
     ) -> DryBatch:
         """A batch in which nothing happens."""
-        output = self._forward(self.policy, observations)
+        sequences = None if self._memory is None else self._memory(len(observations))
+        if sequences is None:
+            output = self._forward(self.policy, observations)
+        else:
+            output = recurrent_forward(self.policy, observations, sequences)
         zeros = torch.zeros(len(actions), device=actions.device)
         place = zeros.long()
 
@@ -315,6 +343,7 @@ class AuxiliaryLosses:
             output=output.encoding,  # type: ignore[arg-type]
             policy=self.policy,
             generator=self.generators["auxiliary"],
+            sequences=sequences,
             **{name: value for name, value in fields.items() if name in supplies},
         )
 

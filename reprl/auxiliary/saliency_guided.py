@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
+from reprl.auxiliary.base import ALONE, AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.modules import PixelHead
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
@@ -37,7 +37,7 @@ class SaliencyGuided(AuxiliaryLoss):
     Gradient reaches the encoder through f(s), and the head. Without it there is no such head.
     """
 
-    needs = frozenset({"log_probs", "values"})
+    needs = frozenset({"log_probs", "values", ALONE})
 
     def __init__(
         self,

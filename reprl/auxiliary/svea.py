@@ -9,7 +9,6 @@ from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
 from reprl.encoders.base import Encoder
-from reprl.policy import heads
 from reprl.schedules import Coefficient
 
 
@@ -33,6 +32,6 @@ class Svea(AuxiliaryLoss):
         self.views.setup(context)
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
-        view = self.views(batch.originals, batch.generator)
-        _, values = heads(batch.policy, encoder.encode(batch.images(view.observations)).features)
+        view = self.views.for_heads(batch, batch.originals)
+        _, values = batch.heads(encoder.encode(batch.images(view.observations)).features)
         return {"svea": functional.mse_loss(values, batch.returns)}

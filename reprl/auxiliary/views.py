@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reprl import components
 from reprl.augmentation.base import Augmentation, View, stateless
-from reprl.auxiliary.base import Context
+from reprl.auxiliary.base import Batch, Context
 from reprl.errors import UserError
 
 DEFAULT = "shift"
@@ -65,6 +65,11 @@ class Views:
         """Augment (B, stack, H, W) uint8."""
         assert self.augmentation is not None, "setup() runs before the first batch"
         return self.augmentation(observations, generator)
+
+    def for_heads(self, batch: Batch, observations: Tensor) -> View:
+        """Augment what the policy's heads are to see: one draw for what is one sequence."""
+        assert self.augmentation is not None, "setup() runs before the first batch"
+        return batch.view(self.augmentation, observations)
 
     def actions(self, view: View, actions: Tensor) -> Tensor:
         """The same actions (B,) as they are called in the view."""

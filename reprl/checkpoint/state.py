@@ -89,6 +89,7 @@ def capture(model: Algorithm, *, whole: bool = True) -> Captured:
         "successes": None if (won := model.ep_success_buffer) is None else encode("won", [*won]),
         "log": model.pending_log(),
         "mask": model.monitor.state(),
+        "losses": [*model.specs.auxiliary],  # their order, which a written mapping does not keep
     }
     if (data := model.replay()) is not None:
         meta["replay"] = {"added": data.added, "first": data.oldest, "chunks": []}
@@ -237,13 +238,20 @@ def rebuild(meta: dict[str, Any], env: Any = None) -> Any:
     """Construct the model that a capture's meta describes; without env it can only predict."""
     with rng.isolated() if env is None else nullcontext(), trust.reading():
         cls = class_at(str(meta["algorithm"]))
-        if (given := meta.get("constructor")) is not None:
-            model = call(cls, decode(given), env, meta)
-        else:
-            model = call(cls, decode(meta["arguments"]) | meta["extras"], env, meta)
+        given = meta.get("constructor")
+        called = decode(meta["arguments"]) | meta["extras"] if given is None else decode(given)
+        model = call(cls, _in_order(called, meta.get("losses")), env, meta)
         if meta["compiled"] is not None:
             model.require_compiled(meta["compiled"])
         return model
+
+
+def _in_order(called: dict[str, Any], losses: Any) -> dict[str, Any]:
+    """Arguments with the losses as they were: draws and sums depend on their order."""
+    found = called.get("auxiliary")
+    if not isinstance(found, dict) or not isinstance(losses, list) or {*losses} != {*found}:
+        return called
+    return called | {"auxiliary": {name: found[name] for name in losses}}
 
 
 def take_spaces(model: Algorithm, meta: dict[str, Any]) -> None:

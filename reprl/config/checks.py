@@ -27,16 +27,10 @@ DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
 PLAIN_ONLY = ("Reinforce", "PPG", "IDAAC", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
-# what those have not that keep SB3's own update
-WITHOUT = {
-    "QRDQN": ("auxiliary", "augmentation"),
-    "RecurrentPPO": ("auxiliary", "augmentation"),
-    **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
-}
 EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
 FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
-    *("double", "dueling", "prioritized"),
+    *("double", "dueling", "prioritized", "share_encoder"),
 )
 PICTURE_ENCODERS = ("Nature", "NaturePadded", "Impala", "XResNet")
 MIRRORING = (".Flip", ".RandomHorizontalFlip")
@@ -57,12 +51,6 @@ def check_algo(config: Config) -> None:
     if words[-1] in PLAIN_ONLY and config.mode != "plain":
         name = config.choices.get("algo")
         raise UserError(f"algo={name} has no fast mode: set mode=plain.")
-    for part in WITHOUT.get(words[-1], ()):
-        if getattr(config, part):
-            raise UserError(
-                f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
-                f"{part}; set {part}=none."
-            )
     for key in FLAGS:
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.encoders.base import Encoder, EncoderOutput
+from reprl.policy import heads
 
 HERE = "tests.reprl.algorithms.parts"
 
@@ -77,6 +78,8 @@ class Odd(AuxiliaryLoss):
             return {self.term: 0.0 if self.habit == "float" else None}
         if self.habit == "look":
             batch.at(-1)
+        if self.habit == "heads":
+            heads(batch.policy, batch.output.features)
         if not batch.wants(self.term):
             return {}
         return {self.term: batch.output.features.mean()}

@@ -157,8 +157,8 @@ def test_what_it_has_not_is_said() -> None:
     cart = make_vec_env(game="gymnasium/CartPole-v1", n_envs=1, seed=3)
     with refuses("SAC", "Discrete(2)"):
         SAC("MlpPolicy", cart, **SMALL)
-    with refuses("SAC", "attention"):
-        SAC("MlpPolicy", env(), attention="conv", **SMALL)
+    with refuses("SAC", "mode=plain"):
+        SAC("MlpPolicy", env(), mode="fast", **SMALL)
     with refuses("noise_goal", "two scores"):
         TD3("MlpPolicy", env(), noise="ou", noise_goal=[1, 1], **SMALL)
     with refuses("noise_goal", "algo.noise=normal"):

@@ -283,8 +283,8 @@ def test_what_it_has_not_is_said() -> None:
     numbers = {"_target_": "reprl.encoders.Mlp", "separate": True}
     with refuses("auxiliary", "pictures"):
         DQN("MlpPolicy", env(), encoder=numbers, auxiliary="contrastive", **SMALL)
-    with refuses("QRDQN", "auxiliary"):
-        QRDQN("MlpPolicy", env(), auxiliary="contrastive", **SMALL)
+    with refuses("QRDQN", "mode=plain"):
+        QRDQN("MlpPolicy", env(), mode="fast", **SMALL)
     with refuses("replay_buffer_class"):
         DQN("MlpPolicy", env(), replay_buffer_class=ReplayBuffer, **SMALL)
 

@@ -65,7 +65,9 @@ algo=idaac algo.order_coef=-1 | algo.order_coef=-1
 algo=idaac algo.value_every=0 | algo.value_every=0
 algo=idaac algo.beta_clone=1 | algo.beta_clone
 env.continuous=true algo=idaac | algo=idaac | continuous actions
-algo=recurrent_ppo auxiliary=contrastive | auxiliary=contrastive | algo=recurrent_ppo
+algo=recurrent_ppo auxiliary=saliency_guided | saliency_guided | one picture alone
+algo=recurrent_ppo ranks=2 | ranks=2 | algo=recurrent_ppo
+algo=recurrent_ppo intrinsic=rnd | intrinsic=rnd | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
 algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
 algo=recurrent_ppo algo.memory=rnn | algo.memory=rnn | gru
@@ -73,7 +75,7 @@ algo=dqn algo.dueling=2 | algo.dueling=2
 algo=dqn algo.prioritized=much | algo.prioritized=much
 algo=dqn algo.priority_alpha=2 | algo.priority_alpha=2
 algo=dqn algo.buffer_size=1e8 | algo.buffer_size=100000000 | GB
-algo=qrdqn auxiliary=contrastive | auxiliary=contrastive | algo=qrdqn
+algo=qrdqn auxiliary=drac | drac | log_probs
 algo=qrdqn algo.n_quantiles=0 | algo.n_quantiles=0
 algo=qrdqn algo.double=true | algo.double
 algo=dqn mode=fast | algo=dqn | mode=plain
@@ -99,7 +101,9 @@ env=gymnasium algo=sac | algo=sac | 2 discrete actions
 algo=td3 | algo=td3 | env.continuous=true
 env.continuous=true | algo=ppo | continuous actions | algo=sac
 env.continuous=2 | env.continuous=2
-env.continuous=true algo=sac attention=conv | attention=conv | algo=sac
+env.continuous=true algo=sac auxiliary=spr | spr | actions_at
+env.continuous=true algo=sac algo.share_encoder=2 | algo.share_encoder=2
+env.continuous=true algo=td3 augmentation=flip | mirrors | LEFT and RIGHT
 env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
 env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise=pink | algo.noise=pink | normal
 env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_sigma=-1 | algo.noise_sigma=-1

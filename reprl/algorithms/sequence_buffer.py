@@ -1,0 +1,55 @@
+"""The rollout memory of a policy with a memory: samples in the order they were played.
+
+rollout -> **sequences** -> update. A minibatch is sb3-contrib's, draw for draw; its samples know
+their sequences, and their neighbours in time as in any rollout memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
+
+from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
+from reprl.sequences import Sequences, States, places
+
+
+class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
+    """sb3-contrib's buffer, with the states of policy and value before each step."""
+
+    def starts(self) -> np.ndarray:
+        if not self.generator_ready:
+            return self.episode_starts
+        return self.episode_starts.reshape(self.n_envs, self.buffer_size).T  # sb3-contrib swaps it
+
+    def _get_samples(  # type: ignore[override]
+        self, batch_inds: np.ndarray, env_change: np.ndarray, env: Any = None
+    ) -> Minibatch:
+        starts = self.episode_starts[batch_inds].ravel()  # (B,) float32
+        begins = (starts > 0) | (env_change[batch_inds].ravel() > 0)
+        rows, length = places(begins)
+        first = np.flatnonzero(rows % length == 0)  # samples that begin a sequence
+        padded = np.zeros(len(first) * length, np.float32)
+        padded[rows] = starts
+        columns = (self.values, self.log_probs, self.advantages, self.returns)
+        return Minibatch(
+            self.to_torch(self.observations[batch_inds]),
+            self.to_torch(self.actions[batch_inds]),
+            *(self.to_torch(column[batch_inds].ravel()) for column in columns),
+            place=batch_inds,
+            sequences=Sequences(
+                rows=self.to_torch(rows),
+                length=length,
+                starts=self.to_torch(padded),
+                actor=self._states(self.hidden_states_pi, self.cell_states_pi, batch_inds[first]),
+                critic=self._states(self.hidden_states_vf, self.cell_states_vf, batch_inds[first]),
+            ),
+        )
+
+    def _states(self, hidden: np.ndarray, cell: np.ndarray, index: np.ndarray) -> States:
+        """States (layers, sequences, width) before these samples."""
+        one, two = (
+            self.to_torch(part[index].swapaxes(0, 1)).contiguous() for part in (hidden, cell)
+        )
+        return one, two
