@@ -1,9 +1,9 @@
 """Does curiosity explore? The same agent with and without `intrinsic=rnd`, and where each has been.
 
 `python -m benchmarks.exploration [--game montezuma_revenge] [--steps 100_000] [--seeds 1 2]
-[OVERRIDE ...]`: PPO in a game that pays next to nothing. After every step the place of the player is
-read from the console's memory, and a place is a cell of 8 x 8 pixels of one room (of Freeway, 8
-pixels of the way across). The table says how many cells were ever entered, by a quarter of training,
+[OVERRIDE ...]`: PPO in a game that pays next to nothing. After every step the player's place is
+read from the console's memory: a cell of 4 x 4 pixels of one room (of Freeway, 4
+pixels of the way across). The table says how many cells were entered, by a quarter of training,
 by half of it and in all, how many in its last quarter alone, how many rooms, and the points made.
 """
 
@@ -23,7 +23,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from benchmarks.common import load_warning, machine, table
 from reprl.algorithms import PPO
 
-SIDE = 8  # pixels of a cell
+SIDE = 4  # pixels of a cell
 # the cell of a console's memory: room, column and row, or how far up the road
 PLACES: dict[str, Callable[[np.ndarray], tuple[int, ...]]] = {
     # room 3, x 42, y 43 as annotated by Anand et al. 2019
@@ -31,7 +31,7 @@ PLACES: dict[str, Callable[[np.ndarray], tuple[int, ...]]] = {
     "freeway": lambda ram: (0, 0, int(ram[14]) // SIDE),
 }
 SETTINGS = [
-    *("env.n_envs=16", "mode=fast", "threads=1", "device=cpu", "algo.instrument_every=0"),
+    *("env.n_envs=16", "env.size=44", "threads=1", "device=cpu", "algo.instrument_every=0"),
     *("algo.learning_rate=2.5e-4", "algo.clip_range=0.1", "algo.gamma=0.999", "env.sticky=0.25"),
     *("algo.ent_coef=0.001", "env.reward=clip"),
 ]

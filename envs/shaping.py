@@ -86,7 +86,7 @@ class RewardShaping:
 class Potential(RewardShaping):
     """Potential-based shaping (Ng, Harada and Russell 1999): r + gamma * phi(s') - phi(s).
 
-    phi is `coef` times `potential(state)`, and 0 after an end. What an episode is worth then changes
+    phi is `coef` times `potential(state)`, and 0 after an end. What an episode is worth changes
     by -phi(first state), whatever is done in it, so that the best policy stays the best; that holds
     with the discount of the algorithm, which a run puts in the place of `gamma=None`.
     """

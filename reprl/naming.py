@@ -255,8 +255,11 @@ def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int 
 # Runs of an older version and of this one are compared, continued and named by what they compute.
 GAINED: dict[str, dict[str, Any]] = {
     "encoder": {
-        **{"input": "frames", "contrast": 0, "threshold": 0.0},
-        **{"freeze": False, "init": "sb3"},
+        "input": "frames",
+        "contrast": 0,
+        "threshold": 0.0,
+        "freeze": False,
+        "init": "sb3",
     },
     "algo": {"actor_loss_coef": 1.0, "momentum": None},
     "attention": {"opening": None, "hard": None, "optimizer": None},

@@ -67,9 +67,7 @@ def initialise(policy: nn.Module, kind: str, seed: int) -> None:
             gain = min(gain, module.most_gain)
         if isinstance(module, nn.Conv2d | nn.Linear) and id(module) not in drawn:
             drawn.add(id(module))  # actor and critic may share it
-            fresh = first_weights(
-                module.weight.shape, kind, heads.get(id(module), gain), generator
-            )
+            fresh = first_weights(module.weight.shape, kind, heads.get(id(module), gain), generator)
             with torch.no_grad():
                 module.weight.copy_(fresh)
                 if module.bias is not None:
@@ -84,9 +82,7 @@ def initialise(policy: nn.Module, kind: str, seed: int) -> None:
             copy.load_state_dict(network.state_dict())
 
 
-def first_weights(
-    shape: torch.Size, kind: str, gain: float, generator: torch.Generator
-) -> Tensor:
+def first_weights(shape: torch.Size, kind: str, gain: float, generator: torch.Generator) -> Tensor:
     """Weights (out, in, ...) of one layer.
 
     orthogonal: rows, or where there are more of them columns, are orthogonal and `gain` long (Saxe

@@ -83,7 +83,9 @@ def test_an_effect_of_a_snapshot_is_not_called(
 
 
 @pytest.mark.parametrize("path", ["runs.x.evilmod.Enc", "evilmod.Enc", "evilmod:Enc"])
-@pytest.mark.parametrize("door", ["config", "state", "variant", "snapshot", "activation", "rate", "shaping"])
+@pytest.mark.parametrize(
+    "door", ["config", "state", "variant", "snapshot", "activation", "rate", "shaping"]
+)
 def test_a_module_in_the_folder_is_not_imported(
     path: str, door: str, run: Path, marker: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""MuJoCo's Reacher: gymnasium's own numbers, exact state by replay, runs, and what is said without it."""
+"""MuJoCo's Reacher: gymnasium's own numbers, exact state by replay, runs, and life without it."""
 
 import sys
 from pathlib import Path

@@ -235,7 +235,7 @@ def test_a_run_is_named_after_it() -> None:
     assert "shaping" not in load(TINY).plain()
     env = make_vec_env(n_envs=2, shaping=NEARNESS)
     small: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "device": "cpu", "seed": 0}
-    assert "ppo_nearness" in model_labels(PPO("CnnPolicy", env, **small))["method"]
+    assert "_nearness" in model_labels(PPO("CnnPolicy", env, **small))["method"]
 
 
 def test_what_it_is_not_for_is_refused() -> None:

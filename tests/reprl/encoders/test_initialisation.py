@@ -1,4 +1,4 @@
-"""encoder.init: the distributions it names, in every encoder and network, and what it leaves alone."""
+"""encoder.init: the distributions it names, in every encoder and network; what it leaves alone."""
 
 import math
 from typing import Any
@@ -63,16 +63,21 @@ def require(kind: str, weight: Tensor, gain: float, name: str) -> None:
     error = 5 * math.sqrt(2 / len(flat))  # five deviations of a normal sample's variance
     assert abs(flat.square().mean().item() / variance - 1) < error, name
     if kind == "he" and len(flat) > 1000:
-        assert flat.abs().max() > 3 * math.sqrt(variance), name  # normal, not bounded
+        assert flat.abs().max() > 2 * math.sqrt(variance), name  # normal: a uniform one ends at 1.7
 
 
 def test_the_default_is_sb3s_bit_for_bit() -> None:
-    plain, said = agent(), agent("sb3")
-    stock = PPO("CnnPolicy", Catch(2), policy_kwargs={"features_extractor_kwargs": {"features_dim": 64}}, **SMALL)
-    assert fingerprint(plain) == fingerprint(said)
+    plain, said = agent().learn(32), agent("sb3").learn(32)  # each draws from the global streams
+    stock = PPO(
+        "CnnPolicy",
+        Catch(2),
+        policy_kwargs={"features_extractor_kwargs": {"features_dim": 64}},
+        **SMALL,
+    ).learn(32)
     theirs = stock.policy.state_dict()
-    for name, tensor in plain.policy.state_dict().items():
-        assert torch.equal(tensor, theirs[name]), name
+    for model in (plain, said):
+        for name, tensor in model.policy.state_dict().items():
+            assert torch.equal(tensor, theirs[name]), name
 
 
 GAIN = {"orthogonal": math.sqrt(2), "he": math.sqrt(2), "xavier": 1.0}
@@ -81,8 +86,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "nature_padded": {"_target_": "reprl.encoders.NaturePadded", "features_dim": 32},
     "impala": {"_target_": "reprl.encoders.Impala", "features_dim": 32},
     "xresnet": {
-        **{"_target_": "reprl.encoders.XResNet", "features_dim": 32},
-        **{"separable": True, "self_attention": True},
+        "_target_": "reprl.encoders.XResNet",
+        "features_dim": 32,
+        "separable": True,
+        "self_attention": True,
     },
     "own": {"_target_": "tests.toys.catch.SmallEncoder"},
 }
@@ -191,7 +198,9 @@ def test_a_run_is_named_after_it() -> None:
 def test_weights_by_hand() -> None:
     """A layer of 8 outputs and 2 x 3 x 3 inputs: fan_in 18, fan_out 72."""
     shape, generator = torch.Size((8, 2, 3, 3)), torch_stream(0, "test")
-    draws = {k: torch.stack([first_weights(shape, k, 2.0, generator) for _ in range(400)]) for k in KINDS}
+    draws = {
+        k: torch.stack([first_weights(shape, k, 2.0, generator) for _ in range(400)]) for k in KINDS
+    }
     rows = draws["orthogonal"][0].flatten(1)
     torch.testing.assert_close(rows @ rows.T, 4 * torch.eye(8), atol=1e-5, rtol=0)
     assert draws["he"].var().item() == pytest.approx(4 / 18, rel=0.02)
