@@ -12,12 +12,15 @@ from reprl.envs.games import game as game_of
 from reprl.envs.machine import EnvSettings
 from reprl.envs.observation import check_observation
 from reprl.envs.procgen_names import check_levels
+from reprl.envs.shaping import checked_shaping
 from reprl.errors import UserError
 from reprl.settings import ENV, REWARD, REWARDS
 from reprl.validation import checker, choice
 
 
-def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) -> EnvSettings:
+def checked_settings(
+    *, game: str, training: bool, reward: Any, shaping: Any = None, **numbers: Any
+) -> EnvSettings:
     """An environment's settings: the game by its own name, each number within its limits."""
     game_of(game)  # refuses one that is not there
     name, check = canonical(game), checker(ENV)
@@ -26,6 +29,7 @@ def checked_settings(*, game: str, training: bool, reward: Any, **numbers: Any) 
         game=name,
         training=bool(training),
         reward=reward_mode(reward, training and not name.startswith((GYMNASIUM, PROCGEN))),
+        shaping=checked_shaping(shaping, game_of(game), training=bool(training)),
         **numbers | {"sticky": float(numbers["sticky"])},
     )
     check_observation(found, game_of(game))

@@ -25,6 +25,7 @@ from reprl.envs.machine import AleMachine, EnvSettings, emulator
 from reprl.envs.objects import Objects
 from reprl.envs.observation import channels_of, view_of
 from reprl.envs.picture import Desk, Picture
+from reprl.envs.shaping import GameState, Transition, built_shaping, paid
 from reprl.envs.variation import Effect, Variant
 from reprl.envs.variation.base import generator
 from reprl.errors import UserError
@@ -66,6 +67,8 @@ class Emulator:
         self.background = memory_of(settings.size, settings.background)
         # The stream of what is seen wrongly of the truth, where it is shown at all; one a game.
         self._truth = None if settings.observation == "frames" else numpy_stream(0, "truth")
+        spec = settings.shaping
+        self.shaping = None if spec is None else built_shaping(spec, self.game)
 
         self.queued: list[tuple[int, Variant | None]] = []
         self.reseed(seed)
@@ -120,6 +123,7 @@ class Emulator:
         self._launch()
         self._history[:] = 0
         self._observe()
+        self._begin()
 
     def step(self, action: int) -> tuple[float, bool, dict[str, Any]]:
         """Play one action; after an episode's end the next one's first observation is in place."""
@@ -151,7 +155,12 @@ class Emulator:
             seconds = round(time.time() - self._started, 6)
             info["episode"] = {"r": round(self._score, 6), "l": self._length, "t": seconds}
             info["game_seed"] = self.game_seed
-        return self._scaled(reward), done, info
+        worth = self._scaled(reward)
+        if self.shaping is not None:
+            over = done and not info["TimeLimit.truncated"]
+            step = Transition(self._state(), action, worth, reward, over, done and not over)
+            worth = paid(self.shaping, step)
+        return worth, done, info
 
     def proceed(self) -> None:
         """After an episode's end: begin the next game, or go on with the next life."""
@@ -162,6 +171,14 @@ class Emulator:
             self._relaunch()
         self._history[:] = 0
         self._observe()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self.shaping is not None:
+            self.shaping.begin(self._state())
+
+    def _state(self) -> GameState:
+        return GameState(self.observation, self._objects)
 
     def standing(self) -> tuple[float, int]:
         """The score and the frames of the game so far."""
@@ -331,6 +348,8 @@ class Emulator:
             meta["truth"] = self._truth.bit_generator.state
         if self.settings.continuous:
             meta["strength"] = self._sticky_strength
+        if self.shaping is not None:
+            meta["shaping"] = self.shaping.state()
         return meta, zlib.compress(ale + b"".join(a.tobytes() for a in arrays), 1)
 
     def restore(self, meta: dict[str, Any], blob: bytes) -> None:
@@ -348,6 +367,8 @@ class Emulator:
         self._sticky = generator(meta["sticky"])
         if self._truth is not None:
             self._truth = generator(meta["truth"])
+        if self.shaping is not None:
+            self.shaping.load_state(meta["shaping"])
         self.queued = [(s, Variant.of(v) if v else None) for s, v in meta["queued"]]
         self.game_seed = meta["game_seed"]
         self._lives = meta["lives"]
@@ -378,4 +399,7 @@ class Emulator:
 
 def _saved(settings: EnvSettings) -> dict[str, Any]:
     """Settings as a snapshot holds them, as older versions wrote them where these did the same."""
-    return without_later(asdict(settings))
+    saved = without_later(asdict(settings))
+    if saved["shaping"] is None:
+        del saved["shaping"]
+    return saved

@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
 
 from reprl import trust
 from reprl.components import described
@@ -69,6 +70,10 @@ def make_single(name: str) -> gymnasium.Env[Any, Any]:
         try:
             return gymnasium.make(identity.rpartition(":")[2])
         except Exception as error:
+            if isinstance(error, DependencyNotInstalled) and "mujoco" in str(error).lower():
+                raise UserError(
+                    f"env.id={identity} is played by MuJoCo: pip install 'reprl[mujoco]'."
+                ) from error
             raise UserError(f"env.id={identity} cannot be made: {described(error)}") from error
 
 

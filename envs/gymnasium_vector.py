@@ -26,6 +26,7 @@ from reprl.envs.machine import EnvSettings
 from reprl.envs.objects import Objects
 from reprl.envs.observation import frame_channels
 from reprl.envs.protocol import VariantSpec
+from reprl.envs.shaping import GameState, RewardShaping, Transition, built_shaping, paid
 from reprl.envs.variation import Variant, find
 from reprl.errors import UserError
 from reprl.rng import stream_seed
@@ -84,8 +85,16 @@ class GymnasiumSource:
 class _Single:
     """One environment, the game it plays and how it came to where it stands."""
 
-    def __init__(self, source: Source, variant: Variant, seed: int, number: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        variant: Variant,
+        seed: int,
+        number: int,
+        shaping: RewardShaping | None = None,
+    ) -> None:
         self.env = source.make()
+        self.shaping = shaping
         self.source, self.own = source, variant
         self.send = getattr(self.env, "send", None)  # of environments that play by themselves
         self.seed, self.number = seed, number
@@ -104,7 +113,10 @@ class _Single:
             drawn = stream_seed(self.seed, self.source.stream, self.number, self.games)
             drawn = self.source.game_seed(drawn, self.own)
             self.games += 1
-        return self.begin(drawn % 2**31)
+        seen = self.begin(drawn % 2**31)
+        if self.shaping is not None:
+            self.shaping.begin(_state(seen))
+        return seen
 
     def begin(self, game_seed: int) -> np.ndarray:
         self.game_seed, self.actions, self.score = game_seed, [], 0.0
@@ -123,12 +135,17 @@ class _Single:
 
     def state(self) -> dict[str, Any]:
         plain = [a.tolist() if isinstance(a, np.ndarray) else int(a) for a in self.actions]
-        return {
+        found = {
             "games": self.games,
             "queued": self.queued,
             "game_seed": self.game_seed,
             "actions": plain,
         }
+        return found if self.shaping is None else found | {"shaping": self.shaping.state()}
+
+
+def _state(seen: np.ndarray) -> GameState:
+    return GameState(seen, lambda: None)  # such environments have no truth
 
 
 class GymVecEnv(VecEnv):
@@ -153,7 +170,9 @@ class GymVecEnv(VecEnv):
         self._reseed: int | None = None
         self._started = False
         self._pending: np.ndarray | None = None
-        self._envs = [_Single(source, v, seed, begin + row) for row, v in enumerate(variants)]
+        self._envs = [
+            _Single(source, v, seed, begin + row, self._shaping()) for row, v in enumerate(variants)
+        ]
         self.action_meanings = source.action_names
         self.render_mode = None
         super().__init__(n_envs, source.observation_space, source.action_space)
@@ -208,7 +227,12 @@ class GymVecEnv(VecEnv):
             action = actions[row] if actions.ndim > 1 else int(actions[row])
             seen, reward, terminated, truncated = env.step(action)
             truncated = truncated or len(env.actions) >= self.settings.max_frames
-            rewards[row], info["raw_reward"] = self._scaled(reward), reward
+            worth, info["raw_reward"] = self._scaled(reward), reward
+            if env.shaping is not None:
+                cut = truncated and not terminated
+                step = Transition(_state(seen), action, worth, reward, terminated, cut)
+                worth = paid(env.shaping, step)
+            rewards[row] = worth
             dones[row] = terminated or truncated
             if dones[row]:
                 info["TimeLimit.truncated"] = truncated and not terminated
@@ -224,6 +248,10 @@ class GymVecEnv(VecEnv):
         if isinstance(self.action_space, spaces.Discrete):
             return bool(action >= 0)
         return bool(np.isfinite(action).all())
+
+    def _shaping(self) -> RewardShaping | None:
+        spec = self.settings.shaping
+        return None if spec is None else built_shaping(spec, self.game)
 
     def _scaled(self, reward: float) -> float:
         mode = self.settings.reward
@@ -311,6 +339,8 @@ class GymVecEnv(VecEnv):
             self._seen[row] = seen
             env.seed, env.games = self.seed_value, int(state["games"])
             env.queued = [int(s) for s in state["queued"]]
+            if env.shaping is not None:
+                env.shaping.load_state(state["shaping"])
         self._started = True
         self.lost = header["seen"] != self._digest()
 

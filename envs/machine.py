@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import ale_py
 import numpy as np
@@ -39,6 +41,7 @@ class EnvSettings:
     start_level: int = 0  # the first of them
     distribution: str = "easy"  # and how hard they are
     continuous: bool = False  # actions are the radius, angle and fire of a stick
+    shaping: Mapping[str, Any] | None = None  # a spec: what training makes of rewards
 
 
 # What an environment must share with training for an agent to see the same.

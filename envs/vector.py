@@ -65,6 +65,7 @@ def make_vec_env(
     start_level: int = 0,
     distribution: str = "easy",
     continuous: bool = False,
+    shaping: Any = None,
     share: tuple[int, int] = (0, 1),
 ) -> AtariVecEnv:
     """Make `n_envs` games; environment i plays variant i mod len where `variant` is a list.
@@ -80,6 +81,8 @@ def make_vec_env(
     `gray=False` a frame has three channels. `skip` is the number of frames an action lasts. With
     `continuous` actions are (n, 3): radius, angle and fire of a stick, as in ale-py.
     `levels`, `start_level` and `distribution` are Procgen's: which levels are for training.
+    `shaping` makes the rewards of training of what the game pays: a name of `reprl list shaping`, a
+    class derived from `reprl.envs.shaping.RewardShaping` or a mapping with `_target_`.
     `share` (k, n) makes the k-th of n equal parts of the environments, as they are among all.
     """
     n_envs = ENV["n_envs"].checked("n_envs", n_envs)
@@ -107,6 +110,7 @@ def make_vec_env(
         start_level=start_level,
         distribution=distribution,
         continuous=continuous,
+        shaping=shaping,
     )
     specs: list[Any] = [variant]
     if isinstance(variant, Iterable) and not isinstance(variant, str | Mapping | Variant):

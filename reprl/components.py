@@ -33,6 +33,7 @@ BASES = {
     "auxiliary": "reprl.auxiliary.base:AuxiliaryLoss",
     "augmentation": "reprl.augmentation.base:Augmentation",
     "intrinsic": "reprl.intrinsic.base:IntrinsicReward",
+    "shaping": "reprl.envs.shaping:RewardShaping",
     "callbacks": "stable_baselines3.common.callbacks:BaseCallback",
 }
 # what makes a part of a class that is none: kornia's augmentations, a user's nn.Module
@@ -41,7 +42,7 @@ ADAPTABLE = "reprl.augmentation.adapter:adaptable"
 
 NOT_ARGUMENTS = {
     "augmentation": ("use",),
-    "encoder": ("freeze",),
+    "encoder": ("freeze", "init"),
     "attention": ("where", "resolution", "per_frame", "floor", "hard", "optimizer"),
 }  # read before the class is called
 

@@ -69,8 +69,8 @@ def spec_name(group: str, spec: Any) -> str:
     return nearest[0] if len(nearest) == 1 else part_name(spec)
 
 
-# a part of its own, how an augmentation is applied, and whether an encoder is trained
-LEFT_OUT = ("attention", "use", "freeze")
+# a part of its own, how an augmentation is applied, whether an encoder is trained, how it begins
+LEFT_OUT = ("attention", "use", "freeze", "init")
 
 
 @cache
@@ -149,18 +149,20 @@ def parts_of(config: Mapping[str, Any]) -> dict[str, str]:
     encoder = config.get("encoder")
     names["encoder"] = encoder_name(names["encoder"], encoder)
     names["encoder"] += "".join(f"_{word}" for word in _seen_otherwise(config))
-    if (paid := intrinsic_of(config)) != "none":
-        names["algo"] += f"_{paid}"
+    names["algo"] += "".join(f"_{word}" for word in _paid_otherwise(config))
     if names["attention"] == "none" and isinstance(encoder, Mapping):
         names["attention"] = spec_name("attention", encoder.get("attention"))
     return names
 
 
-def intrinsic_of(config: Mapping[str, Any]) -> str:
-    """What a run's intrinsic reward is called, `none` without one."""
+def _paid_otherwise(config: Mapping[str, Any]) -> list[str]:
+    """What a run is paid besides or instead of the game's reward, in words for its name."""
     choices = config.get("choices")
-    chosen = choices.get("intrinsic") if isinstance(choices, Mapping) else None
-    return part_name(chosen) if chosen else spec_name("intrinsic", config.get("intrinsic"))
+    words = []
+    for part in ("intrinsic", "shaping"):
+        chosen = choices.get(part) if isinstance(choices, Mapping) else None
+        words.append(part_name(chosen) if chosen else spec_name(part, config.get(part)))
+    return [word for word in words if word != "none"]
 
 
 def _seen_otherwise(config: Mapping[str, Any]) -> list[str]:
@@ -179,10 +181,13 @@ def _seen_otherwise(config: Mapping[str, Any]) -> list[str]:
 
 
 def encoder_name(name: str, spec: Any) -> str:
-    """What an encoder is called: `nature_differences` for what it is fed, `nature_frozen`."""
+    """What an encoder is called: `nature_differences` by what it is fed, `_he`, `_frozen`."""
     fed = spec.get("input") if isinstance(spec, Mapping) else None
     if fed not in (None, "frames") and not name.endswith(f"_{fed}"):
         name = f"{name}_{fed}"
+    begins = spec.get("init") if isinstance(spec, Mapping) else None
+    if begins not in (None, "sb3"):
+        name = f"{name}_{begins}"
     frozen = isinstance(spec, Mapping) and spec.get("freeze") is True
     return f"{name}_frozen" if frozen else name
 
@@ -233,8 +238,10 @@ def is_plain(config: Mapping[str, Any]) -> bool:
     fed = encoder.get("input", "frames") if isinstance(encoder, Mapping) else "frames"
     extras = [p for p in PARTS[2:] if names[p] != "none"]
     frozen = isinstance(encoder, Mapping) and encoder.get("freeze") is True
-    paid = intrinsic_of(config) != "none"
-    if fed != "frames" or frozen or paid or _seen_otherwise(config):
+    begins = encoder.get("init", "sb3") if isinstance(encoder, Mapping) else "sb3"
+    if fed != "frames" or frozen or begins != "sb3":
+        return False
+    if _paid_otherwise(config) or _seen_otherwise(config):
         return False
     return not extras and trained_variants(config) == [CLEAN]
 
@@ -247,7 +254,13 @@ def file_name(text: str, *, other: str = "-", keep: str = "-_+.@", longest: int 
 # Keys that parts have gained since 0.1: a configuration that lacks them stands for their defaults.
 # Runs of an older version and of this one are compared, continued and named by what they compute.
 GAINED: dict[str, dict[str, Any]] = {
-    "encoder": {"input": "frames", "contrast": 0, "threshold": 0.0, "freeze": False},
+    "encoder": {
+        "input": "frames",
+        "contrast": 0,
+        "threshold": 0.0,
+        "freeze": False,
+        "init": "sb3",
+    },
     "algo": {"actor_loss_coef": 1.0, "momentum": None},
     "attention": {"opening": None, "hard": None, "optimizer": None},
 }

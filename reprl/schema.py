@@ -60,7 +60,7 @@ FLAGS = ("deterministic",)
 GIVEN = "_given"  # under which a part remembers how it was made
 PARTS = ("algo", "encoder", "attention", "auxiliary", "augmentation")
 # config groups that choose a spec: those parts, and what is no column of a table
-CHOSEN = (*PARTS, "intrinsic")
+CHOSEN = (*PARTS, "intrinsic", "shaping")
 IDENTITY = ("run", "method", *PARTS, "train_seed", "step")
 GAME = ("variant", "family", "severity", "episode", "eval_seed", "deterministic", "sticky")
 # What makes two rows the same game under the same protocol; a run's folder may be renamed.

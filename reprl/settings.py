@@ -214,7 +214,10 @@ ENCODER: dict[str, Setting] = {
     "contrast": Window(),  # pixels
     "threshold": GRAY_LEVELS,
 }
-FREEZE: dict[str, Setting] = {"freeze": Flag()}  # of any encoder, the user's own included
+# of any encoder, the user's own included
+FREEZE: dict[str, Setting] = {"freeze": Flag()}
+INIT: dict[str, Setting] = {"init": OneOf(("sb3", "orthogonal", "he", "xavier"))}
+ANY_ENCODER = FREEZE | INIT
 LOADS = ("all", "policy", "encoder")  # what parent.load takes of a parent
 # keys of `attention` that place any mask, the user's own included
 PLACEMENT: dict[str, Setting] = {
@@ -414,6 +417,12 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "width": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "share": Number(0, 1, open_low=True),
     },
+    "Nearness": {
+        "axis": OneOf(("x", "y")),
+        "coef": Number(0, usual=(0, 10)),
+        "gamma": Number(0, 1, usual=(0.9, 0.9999), optional=True),
+    },
+    "Survival": {"alive": Number(usual=(0, 1)), "lost": Number(usual=(-10, 0))},
     "Shift": PROBABILITY | {"pixels": SIDES, "fill": OneOf(("edge", "black"))},
     # below a tenth nothing of the game is left; above 1 there is nothing to cut
     "CropResize": PROBABILITY | {"scale": Span(Number(0.1, 1))},
@@ -457,7 +466,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
 
 # what a group has, whatever its `_target_`, and what is nested in it
 GROUPS: dict[str, dict[str, Setting]] = {
-    "encoder": FREEZE,
+    "encoder": ANY_ENCODER,
     "attention": PLACEMENT,
     "attention.hard": HARD,
     "attention.optimizer": MASK_OPTIMIZER,
@@ -490,6 +499,6 @@ def declared(
         if setting is None and isinstance(value, dict | list):
             # an encoder of ours places its mask; whatever a user's own class nests is its own
             inner = "attention" if (group, name) == ("encoder", "attention") else f"{group}.{name}"
-            # freeze is for every encoder, and says nothing of what a user's own nests
-            nests = inner if known.keys() - FREEZE.keys() else ""
+            # freeze and init are for every encoder, and say nothing of what a user's own nests
+            nests = inner if known.keys() - ANY_ENCODER.keys() else ""
             yield from declared(nests, f"{key}.{name}", value)

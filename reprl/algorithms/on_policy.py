@@ -54,6 +54,7 @@ from reprl.checkpoint.serialization import SCHEDULED
 from reprl.components import Auxiliary, Specs, agent_specs
 from reprl.encoders.base import Encoder
 from reprl.encoders.hard import streams
+from reprl.encoders.initialisation import SB3, initialise
 from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
 from reprl.envs.observation import frame_channels
@@ -63,7 +64,7 @@ from reprl.precision import FP32, PRECISIONS, settled
 from reprl.reduction import Reduction
 from reprl.schedules import is_spec, schedule
 from reprl.sequences import Sequences
-from reprl.settings import CLASSES, FREEZE, MODES
+from reprl.settings import ANY_ENCODER, CLASSES, FREEZE, INIT, MODES
 from reprl.validation import checker, choice
 
 OPTIMIZERS = {
@@ -207,6 +208,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         self._require_pictures_for_extras()
         super()._setup_model()
         self._complete_policy()
+        begin_weights(self.policy, self.specs, self._stream_seed)
         require_defaults(self.policy, self.mode, separate=self.separate)
         if self._target_kl() is not None and self.specs.augmentation and self.specs.use == "rad":
             warnings.warn(
@@ -675,11 +677,17 @@ def build_encoder(observation_space: spaces.Box, *, spec: dict[str, Any]) -> Enc
         raise UserError(
             f"an encoder needs uint8 pictures from 0 to 255, got {observation_space}.{NUMBERS}"
         )
-    kept = {key: value for key, value in spec.items() if key != "freeze"}
+    kept = {key: value for key, value in spec.items() if key not in ANY_ENCODER}
     encoder: Encoder = components.build("encoder", kept, observation_space=observation_space)
     if FREEZE["freeze"].checked("encoder.freeze", spec.get("freeze", False)):
         encoder.requires_grad_(False)  # it stays in the optimizer, which skips what has no gradient
     return encoder
+
+
+def begin_weights(policy: nn.Module, specs: Specs, seed: int) -> None:
+    """Draw the first weights of a policy that SB3 has built as `encoder.init` says."""
+    kind = (specs.encoder or {}).get("init", SB3)
+    initialise(policy, INIT["init"].checked("encoder.init", kind), seed)
 
 
 def _signature(cls: type[OnPolicy]) -> inspect.Signature | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from reprl import components
 from reprl.algorithms.base import Algorithm
-from reprl.algorithms.on_policy import build_encoder
+from reprl.algorithms.on_policy import begin_weights, build_encoder
 from reprl.checkpoint.serialization import SCHEDULED
 from reprl.components import Specs, agent_specs
 from reprl.errors import UserError
@@ -77,6 +77,10 @@ class Stock(Algorithm):
         for key, value in self._heads(heads).items():
             arguments.setdefault(key, value)
         return arguments
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        begin_weights(self.policy, self.specs, self._stream_seed)
 
     def _heads(self, heads: dict[str, Any]) -> dict[str, Any]:
         """What lies between features and last layers, as this policy takes it."""

@@ -164,6 +164,22 @@ def check_intrinsic(config: Config) -> None:
         raise UserError(f"intrinsic={name} is scaled by one process: set ranks=1.")
 
 
+def check_shaping(config: Config) -> None:
+    """Refuse shaping of rewards that nobody learns from, or in a game that it cannot work in."""
+    if not config.shaping:
+        return
+    name, target = config.choices.get("shaping"), str(config.shaping.get("_target_"))
+    if str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
+        raise UserError(f"shaping={name}: pretraining learns without reward; set shaping=none.")
+    if not target.startswith("reprl.") or trust.looks_only():
+        return  # of a class of the user's own only that class knows
+    from reprl.envs.games import game
+    from reprl.envs.shaping import checked_shaping, with_discount
+
+    spec = with_discount(config.shaping, config.algo.get("gamma"))
+    checked_shaping(spec, game(config.env.game), training=True)
+
+
 def check_variants(config: Config) -> None:
     """Refuse games and variants that are not there, or have no environment."""
     from reprl.envs.checks import reward_mode

@@ -100,10 +100,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def spelled(overrides: list[str]) -> list[str]:
     """Keys as users write them -> as the configuration holds them.
 
-    `parent` is a folder's name and has no keys below it; `freeze` is for every encoder, also one
-    whose YAML does not mention it.
+    `parent` is a folder's name and has no keys below it; `freeze` and `init` are for every encoder,
+    also one whose YAML does not mention them.
     """
-    meant = {"parent.load": "parent_load", "encoder.freeze": "++encoder.freeze"}
+    meant = {"parent.load": "parent_load"}
+    meant |= {key: f"++{key}" for key in ("encoder.freeze", "encoder.init")}
     found = []
     for text in overrides:
         key, equals, value = text.partition("=")

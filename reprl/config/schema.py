@@ -32,6 +32,7 @@ from reprl.config.checks import (
     check_pretraining,
     check_procgen,
     check_ranks,
+    check_shaping,
     check_variants,
     device_of,
 )
@@ -151,6 +152,7 @@ class Config:
     precision: str = field(default=FP32, metadata={"choices": PRECISIONS})
     stop: Stop = field(default_factory=Stop)
     intrinsic: dict[str, Any] = field(default_factory=dict)  # a spec with _target_, or empty
+    shaping: dict[str, Any] = field(default_factory=dict)  # the same
     profile: bool = field(default=False, metadata={"range": Flag()})
 
     @property
@@ -182,8 +184,9 @@ class Config:
             found.pop("precision")
         if found["stop"]["score"] is None:
             found.pop("stop")
-        if not found["intrinsic"]:
-            found.pop("intrinsic")
+        for part in ("intrinsic", "shaping"):
+            if not found[part]:
+                found.pop(part)
         if not found["profile"]:
             found.pop("profile")
         if found["parent_load"] == "all":
@@ -313,6 +316,7 @@ def check(values: Mapping[str, Any]) -> Config:
     check_ranks(config)
     check_curriculum(config)
     check_intrinsic(config)
+    check_shaping(config)
     check_procgen(config)
     check_variants(config)
     check_motion(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ class Residual(KeepsOwnWeights):
     With SB3's gain of sqrt(2) each branch would double the variance, six of them multiply the
     features' scale by 8 before any learning; gain 1 (the scale of the authors' Glorot) does not.
     """
+
+    redraws: ClassVar[bool] = True
+    most_gain: ClassVar[float] = 1.0
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -65,6 +65,8 @@ class Squeeze(nn.Module):
 class PlaceAttention(KeepsOwnWeights):
     """x + scale * attention of every place to every other (SAGAN's); scale begins at 0."""
 
+    redraws: ClassVar[bool] = True
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.inner = max(1, channels // 8)
@@ -82,6 +84,8 @@ class PlaceAttention(KeepsOwnWeights):
 
 class XResBlock(KeepsOwnWeights):
     """x + norm(conv(swish(norm(conv(x))))), squeezed if asked for; it begins as the identity."""
+
+    redraws: ClassVar[bool] = True
 
     def __init__(self, channels: int, *, separable: bool, squeeze: bool) -> None:
         super().__init__()
@@ -105,6 +109,8 @@ class XResBlock(KeepsOwnWeights):
 
 class Stem(KeepsOwnWeights):
     """Convolution, normalisation, swish and a pooling by half: the beginning of a stage."""
+
+    redraws: ClassVar[bool] = True
 
     def __init__(self, before: int, after: int, *, separable: bool) -> None:
         super().__init__()

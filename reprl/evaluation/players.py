@@ -264,6 +264,7 @@ def _described(model: Any) -> dict[str, Any]:
         "auxiliary": model.specs.auxiliary,
         "augmentation": model.specs.augmentation,
         "intrinsic": model.specs.intrinsic,
+        "shaping": getattr(env, "shaping", None),
         "env": {
             key: getattr(env, key, seen.get(key, usual))
             for key, usual in {"game": None, **LATER}.items()

@@ -80,7 +80,8 @@ def run(
     with blamed(python_path):
         callbacks = [*make_callbacks(config), *callbacks]
     ranks = join(config)
-    env = make_env(config, ranks)
+    with blamed(python_path):  # a shaping of the user's own
+        env = make_env(config, ranks)
     try:
         with blamed(python_path):
             model = make_model(config, env, ranks)
@@ -139,8 +140,8 @@ def resume(path: str, number: int | None = None) -> int:
 
         def rebuilt(stored: checkpoint.StoredCheckpoint | None) -> Session:
             stack.close()  # of a checkpoint that was of no use
-            env = stack.enter_context(closing(make_env(config, ranks)))
             with blamed(trust_folders()):
+                env = stack.enter_context(closing(make_env(config, ranks)))
                 model = make_model(config, env)
                 callbacks[:] = make_callbacks(config)
             if stored is None:
@@ -438,8 +439,18 @@ def make_env(config: Config, ranks: OneRank | None = None) -> AtariVecEnv:
         max_frames=e.max_frames,
         reward=e.reward,
         **{key: getattr(e, key) for key in LATER},
+        shaping=_shaping(config),
         share=(ranks.rank, ranks.size) if ranks is not None else (0, 1),
     )
+
+
+def _shaping(config: Config) -> dict[str, Any] | None:
+    """What makes a run's rewards, with the discount of the algorithm that learns from them."""
+    from reprl.envs.shaping import with_discount
+
+    if not config.shaping:
+        return None
+    return with_discount(config.shaping, config.algo.get("gamma"))
 
 
 def make_model(config: Config, env: AtariVecEnv, ranks: OneRank | None = None) -> Algorithm:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reprl.checkpoint import StoredCheckpoint
 
 COURSE = (
-    *("env", "encoder", "attention", "auxiliary", "augmentation", "intrinsic"),
+    *("env", "encoder", "attention", "auxiliary", "augmentation", "intrinsic", "shaping"),
     *("seed", "threads", "mode", "device", "ranks"),
 )
 # a share of the parameters -> how their names begin, in actor-critic and in Q-networks

@@ -83,7 +83,9 @@ def test_an_effect_of_a_snapshot_is_not_called(
 
 
 @pytest.mark.parametrize("path", ["runs.x.evilmod.Enc", "evilmod.Enc", "evilmod:Enc"])
-@pytest.mark.parametrize("door", ["config", "state", "variant", "snapshot", "activation", "rate"])
+@pytest.mark.parametrize(
+    "door", ["config", "state", "variant", "snapshot", "activation", "rate", "shaping"]
+)
 def test_a_module_in_the_folder_is_not_imported(
     path: str, door: str, run: Path, marker: Path, tmp_path: Path
 ) -> None:
@@ -95,6 +97,8 @@ def test_a_module_in_the_folder_is_not_imported(
     look = path.replace(".Enc", ":Enc").replace("Enc", "Look")
     if door == "config":
         change_config(run, lambda c: c["encoder"].update(_target_=path))
+    elif door == "shaping":
+        change_config(run, lambda c: c.update(shaping={"_target_": path}))
     elif door == "variant":
         change_config(run, lambda c: c["env"].update(variant=look))
     elif door == "snapshot":

@@ -45,6 +45,8 @@ def test_every_option_builds(group: str, name: str, env: AtariVecEnv) -> None:
     more = NEEDS.get(f"{group}={name}", NEEDS.get(group, []))
     if name.startswith("procgen"):
         pytest.importorskip("envpool")
+    if name == "reacher":
+        pytest.importorskip("mujoco")
     config = check(compose([f"{group}={name}", *more, *SMALL]))
     for part in CHOSEN:  # what --cfg asks for without building
         require_known_keys(part, getattr(config, part))

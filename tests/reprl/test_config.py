@@ -286,5 +286,5 @@ def test_train_yaml_names_every_part() -> None:
     text = (Path(__file__).parents[2] / "conf" / "train.yaml").read_text()
     listed = [next(iter(d)) for d in yaml.safe_load(text)["defaults"] if isinstance(d, dict)]
     chosen = [name for name in listed if not name.startswith("override hydra/")]
-    assert chosen == [*PARTS, "env", "intrinsic", "experiment"]
+    assert chosen == [*PARTS, "env", "intrinsic", "shaping", "experiment"]
     assert set(chosen) <= {*groups(), "experiment"}

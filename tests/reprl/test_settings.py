@@ -37,7 +37,7 @@ from tests.toys.catch import Catch
 
 SPACE = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 # one YAML of the package for every class, and what else its constructor needs
-GROUPS = ("algo", "encoder", "attention", "auxiliary", "augmentation", "intrinsic")
+GROUPS = ("algo", "encoder", "attention", "auxiliary", "augmentation", "intrinsic", "shaping")
 SMALL = {"n_steps": 4, "device": "cpu", "policy": "CnnPolicy", "instrument_every": 0}
 
 

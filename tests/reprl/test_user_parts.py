@@ -19,6 +19,7 @@ from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary.base import AuxiliaryLoss
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.envs import Effect, Part, Variant
+from reprl.envs.shaping import RewardShaping
 
 class Tiny(Encoder):
     def __init__(self, observation_space, *, width=4, features_dim=16):
@@ -43,6 +44,14 @@ class Invert(Augmentation):
         chosen = torch.rand(len(observations), 1, 1, 1, generator=generator) < 0.5
         return View(torch.where(chosen, 255 - observations, observations))
 
+class Doubled(RewardShaping):
+    kept = ("paid",)
+    def begin(self, state):
+        self.paid = 0.0
+    def reward(self, step):
+        self.paid += 2 * step.reward
+        return 2 * step.reward + 0.01 * self.paid
+
 class Band(Effect):
     def draw(self, frame, objects):
         frame[100:110] = 200
@@ -52,6 +61,7 @@ band = Variant(name="band", family="mine", effects=(Part("mine_parts:Band"),), h
 YAML = {
     "encoder/tiny.yaml": "# mine\n_target_: mine_parts.Tiny\nwidth: 4\nfeatures_dim: 16\n",
     "auxiliary/small.yaml": "# mine\n_target_: mine_parts.Small\ncoef: 0.1\n",
+    "shaping/doubled.yaml": "# mine\n_target_: mine_parts.Doubled\n",
     "augmentation/invert.yaml": "# mine\n_target_: mine_parts.Invert\nuse: rad\n",
 }
 BASE = [setting for setting in SMALL if "encoder" not in setting]
@@ -59,6 +69,7 @@ TINY = [
     "encoder=tiny",
     "auxiliary=small",
     "augmentation=invert",
+    "shaping=doubled",
     "env.variant=mine_parts:band",
     *BASE,
     "total_steps=64",

@@ -91,6 +91,14 @@ intrinsic=rnd intrinsic.gama=1 | intrinsic.gama | gamma
 intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo
 intrinsic=rnd algo=imitation | intrinsic=rnd | algo=imitation
 intrinsic=rnd ranks=2 threads=1 | intrinsic=rnd | ranks=1
+shaping=nearnes | shaping=nearnes is unknown | Did you mean 'nearness'?
+shaping=nearness shaping.coef=-1 | shaping.coef=-1
+shaping=nearness shaping.axis=z | shaping.axis=z | x, y
+shaping=nearness shaping.of=padle | shaping.of=padle | 'paddle'
+shaping=nearness shaping.gama=1 | shaping.gama | gamma
+shaping=nearness env.game=seaquest | Nearness | seaquest
+shaping=survival shaping.lost=much | shaping.lost=much
+shaping={_target_:nowhere.Own} | nowhere
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
 env=gymnasium env.workers=2 | env.workers=2 | env.workers=0

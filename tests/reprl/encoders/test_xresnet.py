@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from reprl.encoders import XResNet
-from reprl.encoders.xresnet import PlaceAttention, Squeeze, XResBlock, convolution
+from reprl.encoders.xresnet import (
+    PlaceAttention,
+    Squeeze,
+    XResBlock,
+    convolution,
+    normalisation,
+)
 from tests.helpers import refuses, space
 from tests.reprl.encoders.test_trunks import policy
 
@@ -78,3 +84,29 @@ def test_wrong_keys_are_refused() -> None:
         XResNet(space(), stages=[0])
     with refuses("squeeze=2", "true or false"):
         XResNet(space(), squeeze=2)  # type: ignore[arg-type]
+
+
+def test_every_key_adds_its_piece_and_no_other() -> None:
+    def count(kind: type, **keys: Any) -> int:
+        model = XResNet(space(36), **keys)
+        return sum(isinstance(m, kind) for m in model.modules())
+
+    assert count(Squeeze) == 3
+    assert count(Squeeze, squeeze=False) == 0
+    assert count(Squeeze, blocks=2) == 6
+    assert [count(PlaceAttention, self_attention=s) for s in (False, True)] == [0, 1]
+    # of 3 stems all but the first, and two in each of 3 blocks, are in two halves
+    assert [count(torch.nn.Conv2d, separable=s) for s in (False, True)] == [9, 17]
+    assert count(torch.nn.GroupNorm) == 9
+    assert count(torch.nn.SiLU) == 9
+    assert count(torch.nn.BatchNorm2d) == 0
+
+
+def test_channels_are_normalised_in_groups_of_one_picture() -> None:
+    assert [normalisation(c).num_groups for c in (16, 12, 7)] == [8, 4, 1]
+    x = torch.randn(3, 16, 5, 5)
+    whole = normalisation(16)(x)
+    torch.testing.assert_close(whole[1:2], normalisation(16)(x[1:2]))  # whatever else is in a batch
+    pair = whole[0, :2].detach()
+    assert abs(float(pair.mean())) < 1e-5
+    assert float(pair.var(unbiased=False)) == pytest.approx(1.0, rel=1e-3)
