@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
-PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
+ON_RAY = ("IMPALA", "APEX")  # trained by RLlib
+PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS, *ON_RAY)
 # what those have not that keep SB3's own update
 WITHOUT = {
     "QRDQN": ("auxiliary", "augmentation"),
     "RecurrentPPO": ("auxiliary", "augmentation"),
+    **dict.fromkeys(ON_RAY, ("auxiliary", "augmentation")),
     **dict.fromkeys(CONTINUOUS, ("attention", "auxiliary", "augmentation")),
 }
 EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
@@ -63,9 +65,31 @@ def check_algo(config: Config) -> None:
                 f"{part}={config.choices.get(part)}: algo={config.choices.get('algo')} has no "
                 f"{part}; set {part}=none."
             )
+    if words[-1] in ON_RAY:
+        _check_actors(config)
     for key in FLAGS:
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])
+
+
+def _check_actors(config: Config) -> None:
+    """Refuse environments that cannot be dealt out to the actors of a cluster."""
+    name, runners = config.choices.get("algo"), config.algo.get("runners", 2)
+    if config.env.workers:
+        raise UserError(
+            f"env.workers={config.env.workers}: algo={name} plays in its actors, algo.runners="
+            f"{runners} of them; set env.workers=0."
+        )
+    if config.env.n_envs % runners:
+        raise UserError(
+            f"env.n_envs={config.env.n_envs} cannot be dealt out to algo.runners={runners} evenly: "
+            f"choose a multiple of {runners}."
+        )
+    if config.env.curriculum is not None:
+        raise UserError(
+            f"env.curriculum={config.env.curriculum}: the actors of algo={name} play what they "
+            "began with; leave it out."
+        )
 
 
 def check_batches(config: Config) -> None:
