@@ -7,7 +7,10 @@ games, losses and weights after each of its iterations. Imports Ray.
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +27,7 @@ from reprl import trust
 from reprl.algorithms.rllib_modules import WHO
 from reprl.envs.vector import games_of
 from reprl.rng import stream_seed
+from reprl.runs.signals import STOPPING
 from reprl.ray_cluster import join
 
 NAME = "reprl"
@@ -44,9 +48,9 @@ class Done:
 class OneGame(gymnasium.Env):  # type: ignore[misc]
     """One of our vector environments' games as RLlib's actors step it."""
 
-    def __init__(self, games: VecEnv, board: Any) -> None:
+    def __init__(self, games: VecEnv, board: str) -> None:
         assert games.num_envs == 1
-        self.games, self.board = games, board
+        self.games, self.board = games, ray.get_actor(board)
         self.observation_space, self.action_space = games.observation_space, games.action_space
         self.next: np.ndarray | None = None  # of a game that has begun by itself
 
@@ -64,7 +68,7 @@ class OneGame(gymnasium.Env):  # type: ignore[misc]
         seen, done, info = np.asarray(observations)[0], bool(dones[0]), infos[0]
         if done:
             self.next, seen = seen, info["terminal_observation"]
-        if (game := info.get("episode")) is not None and self.board is not None:
+        if (game := info.get("episode")) is not None:
             self.board.add.remote(float(game["r"]), float(game["l"]))
         truncated = done and bool(info.get("TimeLimit.truncated"))
         return seen, float(rewards[0]), done and not truncated, truncated, {}
@@ -115,6 +119,7 @@ class Engine:
         paths = os.pathsep.join(path for path in sys.path if path)
         variables = {**trust.environment(), "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         named = {} if model.address is None else {"address": model.address}
+        handlers = _handlers()
         self.joined = not ray.is_initialized()
         if self.joined:
             # none of them is this process: the learner and RLlib's own loop
@@ -132,19 +137,22 @@ class Engine:
         except BaseException:
             self._leave()
             raise
+        for number, handler in handlers.items():  # Ray sets its own, which would end the process
+            signal.signal(number, handler)
         return self
 
     def _build(self) -> None:
         model = self.model
         register_env(NAME, Maker())
-        self.board = Board.remote()
+        name = f"{NAME}-{secrets.token_hex(8)}"
+        self.board = Board.options(name=name).remote()
         seed = stream_seed(model._stream_seed, "rllib", model.num_timesteps) % 2**31
         context = {
             "settings": model.env.settings,
             "variants": list(model.env.variants),
             "seed": seed,
             "share": model.n_envs // model.runners,
-            "board": self.board,
+            "board": name,
         }
         module = RLModuleSpec(
             module_class=model.engine_module(),
@@ -235,6 +243,13 @@ class Engine:
         self.algorithm.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.algorithm.learner_group, inference_only=True
         )
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    """What this process does at the signals that end a run, where it may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {signal.Signals(number): signal.getsignal(number) for number in STOPPING}
 
 
 def constant(progress: float) -> float:
