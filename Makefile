@@ -26,12 +26,13 @@ setup-ray: .venv-ray/.ready
 	test -x .venv-ray/bin/python || $(BIN)/python -m venv .venv-ray
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > "$$(.venv-ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/reprl.pth"
-	.venv-ray/bin/python -m pip install -q -c constraints-ray.txt hydra-ray-launcher "ray[default]"
+	.venv-ray/bin/python -m pip install -q -c constraints-ray.txt hydra-ray-launcher "ray[default,tune]" dm-tree lz4 ormsgpack
 	touch $@
 
 # A real cluster of two nodes on this machine.
 test-ray: setup-ray
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/reprl/sweeps/test_ray.py -s
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/reprl/sweeps/test_ray.py \
+	  tests/reprl/sweeps/test_pbt_ray.py tests/reprl/algorithms/test_rllib.py
 
 # From nothing to a report in about five minutes: two agents that ship, played beside random play, looked at,
 # one of them trained on by PPO for a moment, and what can be concluded from it.

@@ -125,10 +125,17 @@ def make_vec_env(
         raise UserError(f"n_envs={n_envs} cannot be dealt out: share={share} of equal parts.")
     rows = range(part * n_envs // parts, (part + 1) * n_envs // parts)
     played = [found[i % len(found)] for i in rows]
+    return games_of(settings, played, seed, rows[0], workers)
+
+
+def games_of(
+    settings: EnvSettings, variants: list[Variant], seed: int, begin: int, workers: int = 0
+) -> AtariVecEnv:
+    """The games of settings that are checked already; `begin` is the number of the first one."""
     if settings.game.startswith((GYMNASIUM, PROCGEN)):
         # not one of ALE's, but it answers everything that runs and evaluation ask
-        return cast(AtariVecEnv, _of_gymnasium(settings, played, seed, rows[0]))
-    return AtariVecEnv(settings, played, seed, workers, rows[0])
+        return cast(AtariVecEnv, _of_gymnasium(settings, variants, seed, begin))
+    return AtariVecEnv(settings, variants, seed, workers, begin)
 
 
 def _of_gymnasium(

@@ -13,7 +13,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from reprl.validation import Flag, Number, Numbers, OneOf, Setting, Settings, Span, Window
+from reprl.validation import (
+    Address,
+    Flag,
+    Number,
+    Numbers,
+    OneOf,
+    Setting,
+    Settings,
+    Span,
+    Window,
+)
 
 FRACTION = Number(0, 1)
 COUNT = Number(1, whole=True)
@@ -164,6 +174,8 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "TD3": ("policy_kwargs", "share_encoder"),
     "DDPG": ("policy_kwargs", "share_encoder"),
     "RecurrentPPO": ("policy_kwargs", "normalize_advantage"),
+    "IMPALA": ("policy_kwargs",),
+    "APEX": ("policy_kwargs",),
 }
 ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy's own loss
 # Adam's first beta
@@ -204,6 +216,13 @@ CONTINUOUS: dict[str, Setting] = OFF_POLICY | {
     "noise_sigma": Number(0, 10, usual=(0, 1), scheduled=True),
     "noise_goal": Numbers(Number(-1e6, 1e6), "[-1200, -200]", count=2, optional=True),
     "noise_least": FRACTION,
+}
+# of algorithms that RLlib trains
+ON_RAY: dict[str, Setting] = {
+    "learning_rate": Number(0, 1, usual=(1e-6, 1e-2)),
+    **{name: ON_POLICY[name] for name in ("gamma", "seed", "stats_window_size", "verbose")},
+    "runners": Number(1, 10_000, usual=(1, 512), whole=True),
+    "address": Address(),
 }
 DROPOUT = Number(0, 1, open_high=True, usual=(0, 0.7))
 GRAY_LEVELS = Number(0, 255, open_high=True)
@@ -291,6 +310,27 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "memory": OneOf(("lstm", "gru")),
         "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "lstm_layers": Number(1, 16, whole=True),
+    },
+    "IMPALA": ON_RAY
+    | {
+        **{name: ON_POLICY[name] for name in ("n_steps", "max_grad_norm")},
+        "ent_coef": Number(0, 10, usual=(0, 0.1)),
+        "vf_coef": Number(0, 100, usual=(0, 2)),
+        "batch_size": BATCH,
+        "rho_clip": Number(0, 1000, open_low=True, usual=(0.5, 10)),
+        "pg_rho_clip": Number(0, 1000, open_low=True, usual=(0.5, 10)),
+    },
+    "APEX": ON_RAY
+    | {
+        **{name: OFF_POLICY[name] for name in ("buffer_size", "learning_starts", "batch_size")},
+        **{name: OFF_POLICY[name] for name in ("train_freq", "n_steps", "tau")},
+        "max_grad_norm": ON_POLICY["max_grad_norm"],
+        "target_update_interval": COUNT,
+        "epsilon": FRACTION,
+        "epsilon_alpha": Number(0, 100, usual=(0, 10)),
+        "exploration_final_eps": FRACTION,
+        "priority_alpha": FRACTION,
+        "priority_beta": FRACTION,
     },
     "SAC": CONTINUOUS
     | {

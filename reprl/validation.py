@@ -194,6 +194,22 @@ class Window:
         return int(value)
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where a Ray cluster is: `auto` is the one of this machine, null starts one."""
+
+    def __str__(self) -> str:
+        return "auto or the HOST:PORT of a Ray cluster"
+
+    def checked(self, key: str, value: Any) -> str | None:
+        if value is None or value == "auto":
+            return value
+        host, _, port = str(value).removeprefix("ray://").rpartition(":")
+        if not isinstance(value, str) or not host or not port.isdigit():
+            raise UserError(f"{key}={_shown(value)} must be {self}.")
+        return value
+
+
 Settings = Mapping[str, Setting]
 
 

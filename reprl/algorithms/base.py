@@ -65,6 +65,7 @@ class Algorithm(BaseAlgorithm):
 
     plays: ClassVar[bool] = True  # whether what it learns is to be evaluated in games
     keeps_data: ClassVar[bool] = False  # of earlier rollouts, which it goes on to learn from
+    exact: ClassVar[bool] = True  # whether a resumed run goes on bit for bit
 
     specs: Specs = Specs()
     mode: str = "plain"

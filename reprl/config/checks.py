@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
-PLAIN_ONLY = ("Reinforce", "PPG", "IDAAC", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS)
+ON_RAY = ("IMPALA", "APEX")  # trained by RLlib, with losses of its own alone
+PLAIN_ONLY = ("Reinforce", "PPG", "IDAAC", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS, *ON_RAY)
 EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
 FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
@@ -51,9 +52,36 @@ def check_algo(config: Config) -> None:
     if words[-1] in PLAIN_ONLY and config.mode != "plain":
         name = config.choices.get("algo")
         raise UserError(f"algo={name} has no fast mode: set mode=plain.")
+    if words[-1] in ON_RAY:
+        _check_actors(config)
     for key in FLAGS:
         if key in config.algo:
             flag(f"algo.{key}", config.algo[key])
+
+
+def _check_actors(config: Config) -> None:
+    """Refuse what the actors and the learner of a cluster cannot take."""
+    name, runners = config.choices.get("algo"), config.algo.get("runners", 2)
+    for part in ("auxiliary", "augmentation"):
+        if getattr(config, part):
+            raise UserError(
+                f"{part}={config.choices.get(part)}: algo={name} has no {part}; set {part}=none."
+            )
+    if config.env.workers:
+        raise UserError(
+            f"env.workers={config.env.workers}: algo={name} plays in its actors, algo.runners="
+            f"{runners} of them; set env.workers=0."
+        )
+    if config.env.n_envs % runners:
+        raise UserError(
+            f"env.n_envs={config.env.n_envs} cannot be dealt out to algo.runners={runners} evenly: "
+            f"choose a multiple of {runners}."
+        )
+    if config.env.curriculum is not None:
+        raise UserError(
+            f"env.curriculum={config.env.curriculum}: the actors of algo={name} play what they "
+            "began with; leave it out."
+        )
 
 
 def check_batches(config: Config) -> None:

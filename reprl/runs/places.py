@@ -16,6 +16,7 @@ from reprl import guard, trust
 from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.disk import not_written, write_atomically
 from reprl.errors import UserError, nearest
+from reprl.ray_cluster import require_rllib
 from reprl.runs.agents import folder_of
 from reprl.runs.resources import require_memory
 from reprl.schema import AGENT
@@ -73,8 +74,10 @@ def check_launch(configs: Iterable[Config], *, here: bool = True) -> None:
 
 
 def _check_source(config: Config) -> None:
-    """Refuse a teacher, or frames to learn from, that are not there."""
+    """Refuse a teacher, frames to learn from, or an engine, that are not there."""
     target = str(config.algo.get("_target_"))
+    if target.startswith("reprl.") and target.endswith((".IMPALA", ".APEX")):
+        require_rllib(f"algo={config.choices.get('algo')}")
     if target.endswith("algorithms.Distillation"):
         teacher_folder(config.algo.get("teacher"))
     if target.endswith("algorithms.Pretraining"):

@@ -22,10 +22,15 @@ def launch(overrides: list[str], config_dirs: list[Path]) -> int:
 
     if application.asks_for_sweeper(overrides):
         return application.sweep(overrides, config_dirs)
-    if plan.settings_of(overrides, config_dirs)[1].trials is not None:
+    settings = plan.settings_of(overrides, config_dirs)[1]
+    if settings.trials is not None:
         from reprl.sweeps import tune
 
         return tune.launch(overrides, config_dirs)
+    if settings.population is not None:
+        from reprl.sweeps import population
+
+        return population.launch(overrides, config_dirs)
     sweep = plan.make(overrides, config_dirs)
     check_writable(sweep.folder)
     check_launch((job.config for job in sweep.jobs), here=not sweep.hydra)
@@ -58,10 +63,16 @@ def show(overrides: list[str], config_dirs: list[Path]) -> int:
     from reprl.sweeps import plan
     from reprl.sweeps.view import what_varies
 
-    if plan.settings_of(overrides, config_dirs)[1].trials is not None:
+    settings = plan.settings_of(overrides, config_dirs)[1]
+    if settings.trials is not None:
         from reprl.sweeps import tune
 
         print(tune.described(tune.plan(overrides, config_dirs)))
+        return 0
+    if settings.population is not None:
+        from reprl.sweeps import population
+
+        print(population.described(population.plan(overrides, config_dirs)))
         return 0
     sweep = plan.make(overrides, config_dirs)
     common = [o for o in sweep.jobs[0].overrides if all(o in j.overrides for j in sweep.jobs)]

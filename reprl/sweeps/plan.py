@@ -27,7 +27,7 @@ from reprl.naming import file_name
 from reprl.runs.code import hashes_of
 from reprl.runs.places import expanded
 from reprl.settings import SEED
-from reprl.validation import Number, flag
+from reprl.validation import Address, Number, flag
 
 # One single-thread job per core: two such jobs do more than one job with two threads.
 ALONE = {"threads": "1", "env.workers": "0"}
@@ -36,10 +36,32 @@ LAUNCHER_KEYS = tuple(f"hydra.launcher.{key}" for key in ("jobs", "time_limit", 
 JOBS = Number(1, whole=True)
 TRIALS = Number(1, 100_000, whole=True)
 MOST_SEEDS = Number(2, 1000, whole=True)
+MEMBERS = Number(2, 1000, whole=True)
+INTERVAL = Number(1, 10**12, whole=True)
+QUANTILE = Number(0, 0.5, open_low=True)
+RESAMPLE = Number(0, 1)
+OF_POPULATION: dict[str, Any] = {
+    "members": MEMBERS,
+    "interval": INTERVAL,
+    "quantile": QUANTILE,
+    "resample": RESAMPLE,
+    "address": Address(),
+}
 SEEDS = ("seeds", "max_seeds")  # keys of a sweep, not of its runs
 UNTIL = "until_decided"
 FIRST_SEEDS = "0,1,2"  # of a sweep that adds seeds, where its file names none
 SECONDS = Number(0, open_low=True)
+
+
+@dataclass(frozen=True)
+class PopulationSettings:
+    """How a population of `sweep=pbt` trains."""
+
+    members: int
+    interval: int  # steps between two looks at who is behind
+    quantile: float = 0.25  # share of the members that take over, and of those they take over from
+    resample: float = 0.25  # probability that a value is drawn anew instead of moved a little
+    address: str | None = None  # of a Ray cluster; None starts Ray on this machine
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,7 @@ class SweepSettings:
     trials: int | None = None  # of a search; None is a grid
     prune: bool | None = None  # stop trials that fall behind; None does
     max_seeds: int | None = None  # add seeds up to this number, until the claims are decided
+    population: PopulationSettings | None = None  # members that copy each other
 
 
 class JobSpec(Protocol):
@@ -276,7 +299,7 @@ def settings_of(
 
 
 def _settings(values: dict[str, Any]) -> SweepSettings:
-    known = ("jobs", "time_limit", "retry", "trials", "prune")
+    known = ("jobs", "time_limit", "retry", "trials", "prune", *OF_POPULATION)
     for key in values:
         if key not in known and key not in SEEDS:
             raise UserError(f"there is no key 'sweep.{key}'.{nearest(key, known)}")
@@ -292,7 +315,28 @@ def _settings(values: dict[str, Any]) -> SweepSettings:
     prune = None if "prune" not in values else flag("sweep.prune", _parsed(values["prune"]))
     if prune is not None and wanted is None:
         raise UserError(f"sweep.prune={values['prune']} belongs to a search: add sweep=tune.")
-    return SweepSettings(count, seconds, retry == "true", wanted, prune, _most_seeds(values))
+    population = _population(values)
+    if population is not None and wanted is not None:
+        raise UserError("sweep.members and sweep.trials exclude each other: choose one.")
+    return SweepSettings(
+        count, seconds, retry == "true", wanted, prune, _most_seeds(values), population
+    )
+
+
+def _population(values: dict[str, Any]) -> PopulationSettings | None:
+    """What a population is set to; None for a sweep of any other kind."""
+    given = {key: _parsed(values[key]) for key in OF_POPULATION if key in values}
+    if "members" not in given:
+        if given:
+            key, value = next(iter(given.items()))
+            raise UserError(f"sweep.{key}={value} belongs to a population: add sweep=pbt.")
+        return None
+    if "interval" not in given:
+        raise UserError("sweep.members needs sweep.interval, the steps between two looks.")
+    for key, allowed in OF_POPULATION.items():
+        if key in given:
+            given[key] = allowed.checked(f"sweep.{key}", given[key])
+    return PopulationSettings(**given)
 
 
 def _most_seeds(values: dict[str, Any]) -> int | None:

@@ -77,7 +77,11 @@ Space = dict[str, Interval | Words]
 
 
 def space_of(
-    overrides: list[str], offered: Callable[[str], Iterable[str]] = lambda group: ()
+    overrides: list[str],
+    offered: Callable[[str], Iterable[str]] = lambda group: (),
+    *,
+    kind: str = "sweep=tune",
+    example: str = "attention=none,conv or ",
 ) -> tuple[Space, list[str]]:
     """What is to be searched, by key, and the overrides that all trials share.
 
@@ -104,8 +108,8 @@ def space_of(
         space[key] = _interval(text, value)
     if not space:
         raise UserError(
-            "sweep=tune has nothing to search: give a key several values, as in "
-            "attention=none,conv or 'algo.learning_rate=tag(log,interval(1e-5,1e-3))'."
+            f"{kind} has nothing to search: give a key several values, as in {example}"
+            "'algo.learning_rate=tag(log,interval(1e-5,1e-3))'."
         )
     return space, rest
 

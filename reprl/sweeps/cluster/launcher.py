@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +15,15 @@ from omegaconf import OmegaConf
 
 from reprl.config.overrides import flatten, parse
 from reprl.errors import UserError, nearest
+from reprl.ray_cluster import init_arguments
 from reprl.sweeps.plan import Plan
 
 EXTRAS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 MODULES = {"slurm": "hydra_submitit_launcher", "ray": "hydra_ray_launcher"}
 KNOWN = (*EXTRAS, "joblib", "basic")  # any other plugin that is installed is taken too
-ANSWER = 5.0  # seconds a cluster's port has to answer
 REQUEUES = 100  # a run goes on in as many time slots as it needs
 TEN_DAYS = 14_400  # minutes; submitit's local executor would stop a job after one hour
-RAY_MEMORY = 78_643_200  # bytes of object store, Ray's least: jobs exchange files, not objects
+ADDRESS = "hydra.launcher.ray.init.address"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def choose(plan: Plan) -> Launcher:
         key = slots.get(name, "sweeper.max_batch_size")
         if f"hydra.{key}" not in keys:
             own.append(f"hydra.{key}={count}")
-    ray = _ray(dict(settings["ray"]["init"])) if name == "ray" else None
+    ray = init_arguments(dict(settings["ray"]["init"]), ADDRESS) if name == "ray" else None
     return Launcher(name, (f"hydra/launcher={name}", *given, *own), ray)
 
 
@@ -145,20 +144,3 @@ def _compose(name: str, overrides: list[str]) -> dict[str, Any]:
 def _plain(config: Any) -> dict[str, Any]:
     # Not resolved: the sweep's folder is only known to Hydra when it runs.
     return dict(OmegaConf.to_container(config.hydra.launcher, resolve=False))  # type: ignore[arg-type]
-
-
-def _ray(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of ray.init, once the cluster they name has answered."""
-    address = arguments.get("address") or os.environ.get("RAY_ADDRESS")
-    if address is None:
-        return {"object_store_memory": RAY_MEMORY, "include_dashboard": False, **arguments}
-    host, _, port = str(address).removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), timeout=ANSWER).close()
-        except OSError as error:
-            raise UserError(
-                f"no Ray cluster answers at hydra.launcher.ray.init.address={address}: "
-                f"{error.strerror or error}; `ray start --head` prints its address."
-            ) from None
-    return {**arguments, "address": address}

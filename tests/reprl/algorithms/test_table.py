@@ -7,9 +7,11 @@ import pytest
 
 from reprl.algorithms import (
     A2C,
+    APEX,
     DDPG,
     DQN,
     IDAAC,
+    IMPALA,
     PPG,
     PPO,
     QRDQN,
@@ -47,6 +49,8 @@ CLASSES: dict[str, type[Algorithm]] = {
     "ddpg": DDPG,
     "imitation": Imitation,
     "distillation": Distillation,
+    "impala": IMPALA,
+    "apex": APEX,
 }
 STICK = ["env.continuous=true"]
 NEEDED = {"sac": STICK, "td3": STICK, "ddpg": STICK}
@@ -78,7 +82,7 @@ def test_a_row_says_what_is_so(algo: str) -> None:
     for column, overrides in ASKED.items():
         assert accepted([*chosen, *overrides]) == row[column], column
     # a class on the seam is saved and restored whole; its own test kills it
-    assert row["exact resume"] == issubclass(CLASSES[algo], Algorithm)
+    assert row["exact resume"] == CLASSES[algo].exact
 
 
 def test_every_algorithm_that_plays_has_a_row() -> None:

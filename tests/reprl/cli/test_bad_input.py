@@ -83,6 +83,12 @@ algo=dqn algo.double=2 | algo.double=2
 algo=dqn algo.buffer_size=0 | algo.buffer_size=0
 algo=dqn algo.n_step=3 | algo.n_step | n_steps
 algo=dqn ranks=2 | ranks=2 | algo=dqn
+algo=impala ranks=2 | ranks=2 | algo=impala
+algo=impala algo.runners=3 | env.n_envs=8 | algo.runners=3
+algo=impala env.workers=2 | env.workers=2 | algo.runners=2
+algo=impala algo.address=here | algo.address=here | HOST:PORT
+algo=apex auxiliary=contrastive | auxiliary=contrastive | algo=apex
+algo=apex algo.epsilon=2 | algo.epsilon=2
 algo=reinforce algo.gae_lambda=1 | gae_lambda
 intrinsic=rdn | intrinsic=rdn is unknown | Did you mean 'rnd'?
 intrinsic=rnd intrinsic.coef=-1 | intrinsic.coef=-1

@@ -6,85 +6,19 @@ Ray lives in an environment of its own, which `make setup-ray` makes; `make test
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-
-import pytest
 
 from reprl import checkpoint
+from tests.ray_nodes import BIN, NEEDS_RAY, cluster, free_port
 from tests.reprl.sweeps.test_slurm import TINY, attempts, finish, parent_of, record, start, wait_for
 
-BIN = Path(__file__).parents[3] / ".venv-ray" / "bin"
 LAST = "000000001600"
+__all__ = ["cluster"]  # pytest finds the fixture by its name
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not BIN.exists(), reason="no .venv-ray: `make test-ray` makes and uses it"),
-]
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-class Node:
-    """One node of the cluster, in a process group of its own."""
-
-    def __init__(self, place: Path, environment: dict[str, str], *arguments: str) -> None:
-        self.log = place / f"node-{secrets.token_hex(2)}.log"
-        common = [
-            *("--num-cpus=1", "--node-ip-address=127.0.0.1", "--object-store-memory=78643200"),
-            *("--include-log-monitor=false", "--disable-usage-stats", "--block"),
-        ]
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [str(BIN / "ray"), "start", *arguments, *common],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-        wait_for(lambda: "Ray runtime started" in self.log.read_text(), "Ray node")
-
-    def stop(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=15)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of a cluster of two nodes with one core each, and the environment to join it."""
-    place = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets allow only a short path
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "OMP_NUM_THREADS": "1",
-    }
-    address = f"127.0.0.1:{free_port()}"
-    nodes: list[Node] = []
-    try:
-        port = address.rpartition(":")[2]
-        head = ("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={place}")
-        nodes.append(Node(place, environment, *head))
-        nodes.append(Node(place, environment, f"--address={address}"))
-        yield address, environment
-    finally:
-        for node in reversed(nodes):
-            node.stop()
-        shutil.rmtree(place, ignore_errors=True)
+pytestmark = NEEDS_RAY
 
 
 def sweep_on(address: str, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
