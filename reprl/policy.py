@@ -477,7 +477,8 @@ class ContinuousPlayer(PolicyPlayer):
     @property
     def extractor(self) -> nn.Module:
         own: nn.Module = self.policy.actor.features_extractor
-        return getattr(own, "lent", own)  # the critic's, where they share one
+        lent: nn.Module = getattr(own, "lent", own)  # the critic's, where they share one
+        return lent
 
     def outputs(
         self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None

@@ -60,6 +60,9 @@ class Continuous(OffPolicy):
 
     supplies: ClassVar[frozenset[str]] = frozenset({"at"})  # losses know discrete actions only
     loss_names: ClassVar[tuple[str, ...]] = ("critic_loss",)
+    actor: Any  # SB3's networks, as are the critics
+    critic: Any
+    critic_target: Any
     noise: ExplorationNoise | None = None
     _noise_state: np.ndarray | None = None  # of a checkpoint, until learning goes on
 
@@ -190,7 +193,7 @@ class Continuous(OffPolicy):
         `targets` (B, 1) are the same for all critics, `factor` weighs their squared errors.
         """
         output, values = critic_forward(self.critic, view.observations, batch.actions)
-        loss = factor * sum(F.mse_loss(value, targets) for value in values)
+        loss: Any = factor * sum(F.mse_loss(value, targets) for value in values)
         found = {"train/critic_loss": loss.item()}
         loss, terms = self._with_losses(loss, output, view, batch.actions, batch, drawn)
         self.critic.optimizer.zero_grad()
@@ -282,6 +285,15 @@ class SAC(Continuous, stable_baselines3.SAC):
 
 class Deterministic(Continuous):
     """The gradient step of TD3 and DDPG, which is TD3 with one critic and without its tricks."""
+
+    actor_target: Any
+    policy_delay: int
+    target_policy_noise: float
+    target_noise_clip: float
+    actor_batch_norm_stats: Any
+    actor_batch_norm_stats_target: Any
+    critic_batch_norm_stats: Any
+    critic_batch_norm_stats_target: Any
 
     def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
         """SB3's step on a batch and the states after it, both as the augmentation has them."""

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.type_aliases import MaybeCallback, ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from torch import Tensor, nn
 
 from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
@@ -31,12 +32,31 @@ from reprl.guard import memory
 from reprl.policy import PolicyOutput, q_forward
 
 
+class ClockedEnv(VecEnvWrapper):
+    """The environment, with a clock on its step."""
+
+    seconds: float = 0.0
+
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step(self, actions: np.ndarray) -> Any:
+        began = perf_counter()
+        result = self.venv.step(actions)
+        self.seconds += perf_counter() - began
+        return result
+
+    def step_wait(self) -> Any:
+        return self.venv.step_wait()
+
+
 class OffPolicy(Stock, OffPolicyAlgorithm):
     """Mixed in before an off-policy algorithm of SB3 or sb3-contrib."""
 
     extras: ClassVar[tuple[str, ...]] = ("attention", "auxiliary", "augmentation")
     supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at"})
     loss_names: ClassVar[tuple[str, ...]] = ("loss",)  # in the log: what must stay a number
+    _clocked: ClockedEnv | None = None
 
     def _heads(self, heads: dict[str, Any]) -> dict[str, Any]:
         layers = heads["net_arch"]  # of policy and value apart: here all networks are alike
@@ -79,7 +99,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
                 f"{self.observation_space}: set both to none."
             )
         for network, optimizer in self._learned():
-            separate_mask(optimizer, network.features_extractor)  # type: ignore[arg-type]
+            separate_mask(optimizer, network.features_extractor)
         network, optimizer = self._learned()[0]
         continuous = isinstance(self.action_space, spaces.Box)
         self.losses = AuxiliaryLosses(
@@ -147,10 +167,14 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
 
     # -- learning ---------------------------------------------------------------------------------
 
-    def collect_rollouts(self, *arguments: Any, **named: Any) -> Any:
-        began = perf_counter()
-        found = super().collect_rollouts(*arguments, **named)
-        self.timings.add("env", perf_counter() - began)
+    def collect_rollouts(self, env: VecEnv, *arguments: Any, **named: Any) -> Any:
+        if self._clocked is None or self._clocked.venv is not env:
+            self._clocked = ClockedEnv(env)
+        began, before = perf_counter(), self._clocked.seconds
+        found = super().collect_rollouts(self._clocked, *arguments, **named)
+        spent = self._clocked.seconds - before
+        self.timings.add("env", spent)
+        self.timings.add("forward", perf_counter() - began - spent)
         return found
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
@@ -271,7 +295,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
     # -- SB3's own saving -----------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "losses"]
+        return [*super()._excluded_save_params(), "losses", "_clocked"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()

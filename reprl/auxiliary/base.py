@@ -108,7 +108,8 @@ class Batch:
     def view(self, augmentation: Augmentation, observations: Tensor) -> View:
         """Observations (B, stack, H, W) augmented for heads(): one draw for each sequence."""
         if self.sequences is None:
-            return augmentation(observations, self.generator)  # type: ignore[no-any-return]
+            view: View = augmentation(observations, self.generator)
+            return view
         return self.sequences.view(augmentation, observations, self.generator)
 
     def images(self, observations: Tensor | None = None) -> Tensor:

@@ -97,14 +97,15 @@ def described(config: Config) -> str:
     of_cores = f"{cores} core{'s' if cores > 1 else ''}"
     threads = f"{config.threads} torch thread{'s' if config.threads > 1 else ''}"
     share = env.n_envs // ranks
+    games = f"{share} environment{'s' if share > 1 else ''}"
     where = (
         f"{env.workers} worker process{'es' if env.workers > 1 else ''}"
         if env.workers
         else "the same process"
     )
     if ranks == 1:
-        return f"on {of_cores}: 1 rank, {threads}, {share} environments in {where}"
-    return f"on {of_cores}: {ranks} ranks, each {threads} and {share} environments in {where}"
+        return f"on {of_cores}: 1 rank, {threads}, {games} in {where}"
+    return f"on {of_cores}: {ranks} ranks, each {threads} and {games} in {where}"
 
 
 def ranks_under_torchrun(asked: Any, size: int) -> int:

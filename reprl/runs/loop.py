@@ -35,6 +35,8 @@ from reprl.tables import read_rows
 if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
 
+STALE = 5.0  # seconds after which the speed of the last row is no longer shown
+
 
 class Reached(Exception):
     """The score of stop.score is reached; the checkpoint of that moment is written."""
@@ -285,6 +287,9 @@ class Session:
     def _show(self, *, row: bool) -> None:
         moment = getattr(self, "_moment", None) or self._early_moment()
         moment.step = self.model.num_timesteps
+        wall = time.perf_counter() - self.clock
+        if not row and wall > STALE:  # the last row may be of other times, before the first update
+            moment.speed = (moment.step - self.clocked_step) / wall
         self.progress.show(moment, row=row)
 
     def _at_work(self) -> str:

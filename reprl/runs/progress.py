@@ -212,7 +212,10 @@ def view(title: str, moment: ProgressState) -> RenderableType:
 
 
 def _named(values: Mapping[str, float]) -> list[tuple[str, str]]:
-    named = [(key, name) for key, name in FIELDS.items() if key in values]
+    known = {
+        key for key, value in values.items() if not math.isnan(value)
+    }  # not yet: no game ended
+    named = [(key, name) for key, name in FIELDS.items() if key in known]
     if values.get("train/clip_range", 1.0) <= HARMLESS:
         named = [(key, name) for key, name in named if key != "train/clip_fraction"]
     terms = [key for key in values if key.startswith("loss/") and not key.endswith("_weight")]

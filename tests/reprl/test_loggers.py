@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import math
 import threading
 import time
 from pathlib import Path
@@ -199,6 +200,13 @@ def test_a_run_says_nothing_of_clipping_at_its_end_and_raises_no_alarm_at_its_be
     assert rows["train/clip_range"].iloc[-1] < 0.01
     assert "clipped" in lines[0]
     assert "clipped" not in lines[-1]
+
+
+def test_a_score_that_is_not_there_yet_is_not_shown() -> None:
+    values = {"rollout/score": math.nan, "train/loss": 0.5}
+    assert (
+        line(ProgressState(5, 20, 3.0, {}, values)) == "step 5/20 | 3 steps/s | left 5s | loss 0.5"
+    )
 
 
 def test_the_line_and_the_live_view_hold_the_same_facts() -> None:

@@ -1,5 +1,6 @@
 """DQN: SB3's bits without extras, double targets by hand, and a replay buffer that comes back."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_a_restored_model_goes_on_bit_for_bit() -> None:
     again.learn(80, reset_num_timesteps=False)
     assert same(whole, again)
     assert whole.exploration_rate == again.exploration_rate
+
+
+def test_the_time_is_told_apart() -> None:
+    model = DQN("MlpPolicy", env(), **SMALL)
+    stepped, games = [], model.env.step  # type: ignore[union-attr]
+
+    def slow(actions: Any) -> Any:
+        time.sleep(0.002)
+        stepped.append(len(actions))
+        return games(actions)
+
+    model.env.step = slow  # type: ignore[union-attr,method-assign]
+    model.learn(40)
+    spent = model.timings
+    assert len(stepped) == 20
+    assert spent["env"] > 20 * 0.002
+    assert spent["forward"] > 0
+    assert spent["update"] > 0
 
 
 def test_it_plays_greedily_but_for_its_last_epsilon() -> None:
