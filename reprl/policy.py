@@ -150,6 +150,11 @@ def critic_width(policy: ActorCriticPolicy) -> int:
     return int(policy.mlp_extractor.latent_dim_vf)
 
 
+def actor_width(policy: ActorCriticPolicy) -> int:
+    """How many numbers the action head is given."""
+    return int(policy.mlp_extractor.latent_dim_pi)
+
+
 def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, n_actions) of discrete actions and values (B,)."""
     log_probs = torch.log_softmax(policy.action_net(actor), dim=-1)

@@ -104,7 +104,7 @@ class Decoupled(PPO):
         if policy.ortho_init:
             encoder.apply(partial(policy.init_weights, gain=RELU_GAIN))
         policy.vf_features_extractor = encoder.to(self.device)
-        policy.optimizer = policy.optimizer_class(
+        policy.optimizer = policy.optimizer_class(  # type: ignore[call-arg]
             policy.parameters(), lr=self.lr_schedule(1), **policy.optimizer_kwargs
         )
 

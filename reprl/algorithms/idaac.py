@@ -19,7 +19,7 @@ from reprl.algorithms.decoupled import Decoupled
 from reprl.algorithms.on_policy import UpdateMetrics, weight_at
 from reprl.algorithms.rollout_buffer import Minibatch
 from reprl.algorithms.update import MinibatchLoss, Term
-from reprl.policy import PolicyOutput, actor_forward
+from reprl.policy import PolicyOutput, actor_forward, actor_width
 from reprl.rng import torch_stream
 from reprl.settings import CLASSES
 from reprl.validation import checker
@@ -114,7 +114,7 @@ class IDAAC(Decoupled):
 
     def _heads(self) -> dict[str, nn.Module]:
         assert isinstance(self.action_space, spaces.Discrete)
-        width = int(self.policy.mlp_extractor.latent_dim_pi)
+        width = actor_width(self.policy)
         heads: dict[str, nn.Module] = {
             "advantage": nn.Linear(width + int(self.action_space.n), 1),
         }

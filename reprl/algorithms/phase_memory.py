@@ -57,7 +57,7 @@ class PhaseMemory:
 
     def add(self, observations: np.ndarray, returns: np.ndarray) -> None:
         """Keep a rollout's observations (T, n, ...) and returns (T, n)."""
-        arrays = {"returns": returns.reshape(-1).astype(np.float32)}
+        arrays: dict[str, np.ndarray] = {"returns": returns.reshape(-1).astype(np.float32)}
         if self.channels is None:
             arrays["rows"] = observations.reshape(-1, *observations.shape[2:]).copy()
         else:

@@ -22,7 +22,7 @@ from reprl.algorithms.phase_memory import PhaseMemory
 from reprl.algorithms.update import MinibatchLoss, Term, Update
 from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
-from reprl.policy import PolicyOutput, actor_forward, policy_forward
+from reprl.policy import PolicyOutput, actor_forward, actor_width, policy_forward
 from reprl.settings import CLASSES
 from reprl.transfer import on_device
 from reprl.validation import checker
@@ -74,13 +74,13 @@ class PPG(Decoupled):
         super().__init__(policy, env, n_epochs=n_epochs, value_epochs=value_epochs, **kwargs)
 
     def _heads(self) -> dict[str, nn.Module]:
-        return {"value": nn.Linear(int(self.policy.mlp_extractor.latent_dim_pi), 1)}
+        return {"value": nn.Linear(actor_width(self.policy), 1)}
 
     def _setup_model(self) -> None:
         super()._setup_model()
         self._require_enough()
         policy, learned = self.policy, list(self.heads.parameters())
-        self.phase_optimizer = policy.optimizer_class(
+        self.phase_optimizer = policy.optimizer_class(  # type: ignore[call-arg]
             policy.parameters(), lr=self.lr_schedule(1), **policy.optimizer_kwargs
         )
         separate_mask(self.phase_optimizer, policy.features_extractor)
