@@ -104,7 +104,7 @@ shaping=nearness shaping.of=padle | shaping.of=padle | 'paddle'
 shaping=nearness shaping.gama=1 | shaping.gama | gamma
 shaping=nearness env.game=seaquest | Nearness | seaquest
 shaping=survival shaping.lost=much | shaping.lost=much
-shaping={_target_:nowhere.Own} | nowhere
+shaping={{_target_:nowhere.Own}} | nowhere
 env=gymnasium env.id=CartPol-v1 | env.id=CartPol-v1 | Did you mean 'CartPole-v1'?
 env=gymnasium env.id=3 | env.id=3
 env=gymnasium env.workers=2 | env.workers=2 | env.workers=0
