@@ -149,4 +149,3 @@ class OnRay(Stock):
                     raise Diverged(ours, loss, self.num_timesteps)
                 self.logger.record(f"train/{ours}", loss)
         self.logger.record("train/actors", done.actors)
-

@@ -26,9 +26,9 @@ from torch import Tensor
 from reprl import trust
 from reprl.algorithms.rllib_modules import WHO
 from reprl.envs.vector import games_of
+from reprl.ray_cluster import join
 from reprl.rng import stream_seed
 from reprl.runs.signals import STOPPING
-from reprl.ray_cluster import join
 
 NAME = "reprl"
 MODULE = "default_policy"

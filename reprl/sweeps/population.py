@@ -312,9 +312,7 @@ def require_same(population: Population, ray: str) -> None:
 def launch(overrides: list[str], config_dirs: list[Path]) -> int:
     """Train a population, or go on with one; the exit code says if all of it is done."""
     population = plan(overrides, config_dirs)
-    first = population.piece(
-        0, 1, population.beginning(0), seed=population.seed, parent=None
-    )
+    first = population.piece(0, 1, population.beginning(0), seed=population.seed, parent=None)
     check_launch([first.config])
     try:
         from ray import __version__ as version

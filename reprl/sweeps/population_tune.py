@@ -28,12 +28,12 @@ from reprl import trust
 from reprl.config.compose import search_dirs
 from reprl.errors import UserError
 from reprl.escaping import shown
+from reprl.ray_cluster import join
 from reprl.rng import stream_seed
 from reprl.runs.folder import RunFolder, step_of
 from reprl.runs.progress import duration
 from reprl.runs.signals import STOPPING, handled
 from reprl.sweeps.cluster.job import POLL, Launch, Worker
-from reprl.ray_cluster import join
 from reprl.sweeps.cluster.launch import spec
 from reprl.sweeps.ledger import Ledger
 from reprl.sweeps.population import TABLE, Lineage, Population, Values, said_of, within

@@ -144,5 +144,3 @@ def _compose(name: str, overrides: list[str]) -> dict[str, Any]:
 def _plain(config: Any) -> dict[str, Any]:
     # Not resolved: the sweep's folder is only known to Hydra when it runs.
     return dict(OmegaConf.to_container(config.hydra.launcher, resolve=False))  # type: ignore[arg-type]
-
-

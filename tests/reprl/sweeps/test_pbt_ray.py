@@ -102,8 +102,6 @@ def test_a_population_on_two_nodes(cluster, tmp_path) -> None:
     assert code == 0, output
     rows = table(tmp_path / "two")
     assert len(rows) == 6
-    jobs = [
-        (tmp_path / "two" / str(folder) / "run.json").read_text() for folder in rows["folder"]
-    ]
+    jobs = [(tmp_path / "two" / str(folder) / "run.json").read_text() for folder in rows["folder"]]
     nodes = {text.partition('"job": "ray ')[2][:8] for text in jobs}
     assert len(nodes) == 2
