@@ -39,8 +39,11 @@ def join(arguments: dict[str, Any], key: str) -> None:
     """Join the cluster that the arguments name, or start Ray on this machine, quietly."""
     import logging
 
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # read where Ray is first imported
     import ray
 
+    for name in ("ray.rllib", "ray.tune"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     found = init_arguments(arguments, key)
     if "address" in found:
