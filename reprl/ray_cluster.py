@@ -39,7 +39,6 @@ def join(arguments: dict[str, Any], key: str) -> None:
     """Join the cluster that the arguments name, or start Ray on this machine, quietly."""
     import logging
 
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # read where Ray is first imported
     import ray
 
     for name in ("ray.rllib", "ray.tune"):
