@@ -41,10 +41,14 @@ def join(arguments: dict[str, Any], key: str) -> None:
 
     import ray
 
+    for name in ("ray.rllib", "ray.tune"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     found = init_arguments(arguments, key)
     if "address" in found:
         found = {k: v for k, v in found.items() if k not in ("num_cpus", "object_store_memory")}
+    else:  # Ray would have its actors, and the trainings they start, wait for everybody else
+        os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(**quiet, **found)
     except Exception as error:

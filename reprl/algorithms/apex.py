@@ -1,9 +1,9 @@
-"""Ape-X (Horgan et al. 2018) on RLlib's DQN: actors with an epsilon of their own, one replay buffer.
+"""Ape-X (Horgan et al. 2018) on RLlib's DQN: each actor has its own epsilon, all one buffer.
 
-steps of `runners` actors, each exploring differently -> prioritised replay -> double, dueling Q-learning
-of `n_steps` rewards -> our Q-network. RLlib has no Ape-X any more; this is its DQN with Ape-X's
-actors. Two things are RLlib's: a round of steps waits for the gradient step before it, and new steps
-get the highest priority instead of one that the actor has worked out.
+steps of `runners` actors, each exploring differently -> prioritised replay -> double, dueling
+Q-learning of `n_steps` rewards -> our Q-network. RLlib has no Ape-X any more; this is its DQN with
+Ape-X's actors. Two things are RLlib's: a round of steps waits for the gradient step before it, and
+new steps get the highest priority instead of one that the actor has worked out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """IMPALA (Espeholt et al. 2018) by RLlib: actors on a cluster, V-trace for what they lag behind.
 
-fragments of `n_steps` from `runners` actors -> batches of `batch_size` steps -> RLlib's learner with
-V-trace -> our actor-critic policy. The network is the one A2C has.
+fragments of `n_steps` from `runners` actors -> batches of `batch_size` steps -> RLlib's learner
+with V-trace -> our actor-critic policy. The network is the one A2C has.
 """
 
 from __future__ import annotations

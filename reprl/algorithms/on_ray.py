@@ -121,7 +121,10 @@ class OnRay(Stock):
         called.on_training_start(locals(), globals())
         with Engine(self) as engine:
             while self.num_timesteps < total:
+                began = perf_counter()
                 called.on_rollout_start()
+                # a run takes the time of its own work out of SB3's rollout, in which it is not here
+                self.timings.add("forward", perf_counter() - began)
                 self._iterate(engine)
                 if not called.on_step():
                     break

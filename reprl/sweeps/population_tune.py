@@ -82,13 +82,17 @@ class Member(tune.Trainable):  # type: ignore[misc]
         self._begin()
         return True
 
+    @property
+    def member(self) -> int:
+        """Its number, from Tune's name of it: who takes over another's agent gets its config."""
+        return int(self.trial_name.rpartition("_")[2])
+
     def _begin(self) -> None:
-        member = self.config["member"]
-        self.place = Place(member, seed=self.population.seed + member)
+        self.place = Place(self.member, seed=self.population.seed + self.member)
 
     def step(self) -> dict[str, Any]:
         """Train the next piece, or take what it came to before."""
-        member, before = self.config["member"], self.place
+        member, before = self.member, self.place
         values: Values = {key: self.config[key] for key in self.population.space}
         number = before.round + 1
         folder, score = train_piece(
@@ -286,7 +290,10 @@ def _fit(
             "launch": launch,
         },
         tune_config=tune.TuneConfig(
-            scheduler=Decisions(population, lineage), num_samples=1, reuse_actors=True
+            scheduler=Decisions(population, lineage),
+            num_samples=1,
+            reuse_actors=True,
+            trial_name_creator=_name,
         ),
         run_config=tune.RunConfig(
             name=launch.id,
@@ -297,6 +304,10 @@ def _fit(
         ),
     )
     return [_reason(error) for error in tuner.fit().errors]
+
+
+def _name(trial: Any) -> str:
+    return f"member_{trial.config['member']}"
 
 
 def _reason(error: BaseException) -> str:
@@ -315,4 +326,5 @@ def _finish(lineage: Lineage, rounds: int) -> None:
     for row in way:
         print(shown(f"  {said_of(row, lineage.keys, rounds)}"))
     folder = lineage.file.parent / best["folder"]
-    print(shown(f"best {best['score']:.4g}: {folder}\nnext: reprl evaluate {folder}"))
+    print(shown(f"best {best['score']:.4g}: {folder}"))
+    print(shown(f"next: reprl evaluate {folder}"))

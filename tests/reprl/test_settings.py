@@ -31,7 +31,7 @@ from reprl.settings import (
     declared,
     settings_of,
 )
-from reprl.validation import Flag, Number, Numbers, OneOf, Setting, Span, Window
+from reprl.validation import Address, Flag, Number, Numbers, OneOf, Setting, Span, Window
 from tests.helpers import refuses
 from tests.toys.catch import Catch
 
@@ -95,6 +95,8 @@ def outside(setting: Setting) -> Iterator[Any]:
         yield from ([setting.each.low - 1], 64, [1.5])
     elif isinstance(setting, Window):
         yield from (None, math.nan, 1, 4, 2.5, -3)
+    elif isinstance(setting, Address):
+        yield from ("HEAD", "HEAD:", ":6379", 6379)
     else:
         assert isinstance(setting, OneOf)
         yield from (f"{setting.words[0]}x", 3)
@@ -110,6 +112,8 @@ def inside(setting: Setting) -> Iterator[Any]:
         yield from setting.words
     elif isinstance(setting, Window):
         yield from (0, 3)
+    elif isinstance(setting, Address):
+        yield from (None, "auto", "HEAD:6379", "ray://HEAD:10001")
 
 
 def named(setting: Setting, key: str, wrong: Any) -> list[str]:
