@@ -26,7 +26,7 @@ class Proximal(OnPolicy):
     log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "policy_gradient_loss"}
     looks: ClassVar[int] = 5
     n_epochs: int
-    batch_size: int
+    batch_size: Any  # SB3 and sb3-contrib disagree whether it may be None
     normalize_advantage: bool
     target_kl: float | None
     clip_range: Any
@@ -92,7 +92,7 @@ class Proximal(OnPolicy):
         return self.n_epochs
 
     def _minibatch_size(self) -> int | None:
-        return self.batch_size // self.shares
+        return None if self.batch_size is None else int(self.batch_size) // self.shares
 
     def _target_kl(self) -> float | None:
         return self.target_kl

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
+from torch import Tensor
 
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
 from reprl.sequences import Sequences, States, places
@@ -32,11 +33,17 @@ class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
         first = np.flatnonzero(rows % length == 0)  # samples that begin a sequence
         padded = np.zeros(len(first) * length, np.float32)
         padded[rows] = starts
-        columns = (self.values, self.log_probs, self.advantages, self.returns)
+
+        def column(values: np.ndarray) -> Tensor:
+            return self.to_torch(values[batch_inds].ravel())
+
         return Minibatch(
-            self.to_torch(self.observations[batch_inds]),
-            self.to_torch(self.actions[batch_inds]),
-            *(self.to_torch(column[batch_inds].ravel()) for column in columns),
+            observations=self.to_torch(self.observations[batch_inds]),
+            actions=self.to_torch(self.actions[batch_inds]),
+            old_values=column(self.values),
+            old_log_prob=column(self.log_probs),
+            advantages=column(self.advantages),
+            returns=column(self.returns),
             place=batch_inds,
             sequences=Sequences(
                 rows=self.to_torch(rows),
