@@ -232,7 +232,7 @@ def recurrent_forward(policy: Any, observations: Tensor, sequences: Sequences) -
         None if encoding is None else _unpadded(encoding, sequences),
         None if logits is None else sequences.unpad(logits),
         distribution,
-        sequences,
+        sequences=sequences,
     )
 
 

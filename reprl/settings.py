@@ -182,6 +182,7 @@ ACTOR = Number(0, 100, usual=(0.01, 10), scheduled=True)  # weight of the policy
 MOMENTUM = Number(0, 1, open_high=True, usual=(0.5, 0.99), scheduled=True, optional=True)
 BATCH = Number(2, 10_000_000, usual=(32, 32_768), whole=True)
 EPOCHS = Number(1, 1000, usual=(1, 20), whole=True)  # passes over a rollout
+# of PPO, with a memory and without
 PROXIMAL: dict[str, Setting] = ON_POLICY | {
     "actor_loss_coef": ACTOR,
     "momentum": MOMENTUM,
@@ -263,17 +264,6 @@ NEGATIVES = OneOf(("all", "local"))
 PROBABILITY: dict[str, Setting] = {"probability": FRACTION}
 SIDES = Number(1, 10_000, whole=True)
 CHANNELS = Number(1, 4, whole=True)  # of one frame: gray, or red, green and blue
-
-# of PPO, with a memory and without
-PROXIMAL: dict[str, Setting] = ON_POLICY | {
-    "actor_loss_coef": ACTOR,
-    "momentum": MOMENTUM,
-    "batch_size": BATCH,
-    "n_epochs": Number(1, 1000, usual=(1, 20), whole=True),
-    "clip_range": Number(0, 1, usual=(0.02, 0.5), open_low=True, scheduled=True),
-    "clip_range_vf": Number(0, 1e6, open_low=True, scheduled=True, optional=True),
-    "target_kl": Number(0, 10, usual=(0.001, 0.5), open_low=True, optional=True),
-}
 
 CLASSES: dict[str, dict[str, Setting]] = {
     "A2C": ON_POLICY

@@ -145,7 +145,8 @@ class Engine:
         model = self.model
         register_env(NAME, Maker())
         name = f"{NAME}-{secrets.token_hex(8)}"
-        self.board = Board.options(name=name).remote()
+        board: Any = Board  # ray.remote has made an actor of it
+        self.board = board.options(name=name).remote()
         seed = stream_seed(model._stream_seed, "rllib", model.num_timesteps) % 2**31
         context = {
             "settings": model.env.settings,

@@ -78,9 +78,9 @@ def show(overrides: list[str], config_dirs: list[Path]) -> int:
     common = [o for o in sweep.jobs[0].overrides if all(o in j.overrides for j in sweep.jobs)]
     what = f"{len(sweep.jobs)} job{'s' if len(sweep.jobs) > 1 else ''}"
     print(f"{what} in {sweep.folder}, each with {' '.join(common)}")
-    settings = what_varies(sweep.jobs)
+    varying = what_varies(sweep.jobs)
     for job in sweep.jobs:
-        print(f"{job.number}  {settings[job.identity]}".rstrip())
+        print(f"{job.number}  {varying[job.identity]}".rstrip())
     if sweep.settings.max_seeds is not None:
         from reprl.sweeps.until_decided import described
 

@@ -65,7 +65,7 @@ algo=idaac algo.order_coef=-1 | algo.order_coef=-1
 algo=idaac algo.value_every=0 | algo.value_every=0
 algo=idaac algo.beta_clone=1 | algo.beta_clone
 env.continuous=true algo=idaac | algo=idaac | continuous actions
-algo=recurrent_ppo auxiliary=saliency_guided | saliency_guided | one picture alone
+algo=recurrent_ppo auxiliary=saliency_guided | saliencyguided | one picture alone
 algo=recurrent_ppo ranks=2 | ranks=2 | algo=recurrent_ppo
 algo=recurrent_ppo intrinsic=rnd | intrinsic=rnd | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
@@ -115,7 +115,7 @@ env=gymnasium algo=sac | algo=sac | 2 discrete actions
 algo=td3 | algo=td3 | env.continuous=true
 env.continuous=true | algo=ppo | continuous actions | algo=sac
 env.continuous=2 | env.continuous=2
-env.continuous=true algo=sac auxiliary=spr | spr | actions_at
+env.continuous=true algo=sac auxiliary=spr | selfprediction | actions_at
 env.continuous=true algo=sac algo.share_encoder=2 | algo.share_encoder=2
 env.continuous=true algo=td3 augmentation=flip | mirrors | LEFT and RIGHT
 env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
