@@ -74,6 +74,6 @@ class IMPALA(OnRay, stable_baselines3.A2C):
 
     def engine_module(self) -> Any:
         """RLlib's module around our policy."""
-        from reprl.algorithms.rllib_modules import PolicyModule
+        from reprl.algorithms.rllib_modules import ActorCriticModule
 
-        return PolicyModule
+        return ActorCriticModule

@@ -18,6 +18,8 @@ from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor
 
+from reprl.policy import critic_forward, critic_latent, policy_forward
+
 
 @dataclass
 class Who:
@@ -40,7 +42,7 @@ def build_policy(module: Any) -> Any:
     )
 
 
-class PolicyModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+class ActorCriticModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """An actor-critic policy of SB3."""
 
     def setup(self) -> None:
@@ -48,18 +50,15 @@ class PolicyModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.policy = build_policy(self)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        features = self.policy.extract_features(batch[Columns.OBS])  # (B, F)
-        latent = self.policy.mlp_extractor.forward_actor(features)
-        logits = self.policy.action_net(latent)  # (B, A)
-        return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: features}
+        found = policy_forward(self.policy, batch[Columns.OBS])
+        return {Columns.ACTION_DIST_INPUTS: found.log_probs, Columns.EMBEDDINGS: found.features}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
-        """What the value head expects, (B,)."""
+        """What the value head expects, (B,); `embeddings` are features of a forward pass before."""
         if embeddings is None:
-            embeddings = self.policy.extract_features(batch[Columns.OBS])
-        latent = self.policy.mlp_extractor.forward_critic(embeddings)
-        values: Tensor = self.policy.value_net(latent).squeeze(-1)
-        return values
+            return critic_forward(self.policy, batch[Columns.OBS]).values
+        values: Tensor = self.policy.value_net(critic_latent(self.policy, embeddings))
+        return values.squeeze(-1)
 
 
 class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]

@@ -53,7 +53,7 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Standing:
     """Where a member's agent stands: the piece it came from, whose it was, and its seed."""
 
     member: int
@@ -88,7 +88,7 @@ class Member(tune.Trainable):  # type: ignore[misc]
         return int(self.trial_name.rpartition("_")[2])
 
     def _begin(self) -> None:
-        self.place = Place(self.member, seed=self.population.seed + self.member)
+        self.place = Standing(self.member, seed=self.population.seed + self.member)
 
     def step(self) -> dict[str, Any]:
         """Train the next piece, or take what it came to before."""
@@ -102,7 +102,7 @@ class Member(tune.Trainable):  # type: ignore[misc]
         step = step_of(RunFolder(folder).record()) if folder else 0
         name = folder.name if folder else ""
         went_on = np.isfinite(score)  # after a divergence the piece before is tried again
-        self.place = Place(member, number, name if went_on else before.folder, before.seed)
+        self.place = Standing(member, number, name if went_on else before.folder, before.seed)
         return {
             **values,
             SCORE: score,
@@ -119,7 +119,7 @@ class Member(tune.Trainable):  # type: ignore[misc]
         Path(checkpoint_dir, STATE).write_text(json.dumps(vars(self.place)))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        self.place = Place(**json.loads(Path(checkpoint, STATE).read_text()))
+        self.place = Standing(**json.loads(Path(checkpoint, STATE).read_text()))
 
 
 def train_piece(
@@ -129,7 +129,7 @@ def train_piece(
     member: int,
     number: int,
     values: Values,
-    begin: Place,
+    begin: Standing,
 ) -> tuple[Path | None, float]:
     """The folder of a piece and its score at the end, minus infinity where it diverged."""
     parent = launch.folder / begin.folder if begin.folder else None
