@@ -9,7 +9,7 @@ from torch import nn
 from reprl import components
 from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary import SaliencyGuided
-from reprl.auxiliary.drac import heads
+from reprl.policy import heads
 from tests.helpers import refuses
 
 ATTRIBUTION = frozenset({"attribution"})
