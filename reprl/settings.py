@@ -194,7 +194,11 @@ PROXIMAL: dict[str, Setting] = ON_POLICY | {
 }
 RECORDED = Number(2, 2_000_000, whole=True, usual=(1000, 500_000))  # frames of a recording
 # nested in algo=imitation: `expert` and `beta`
-EXPERT: dict[str, Setting] = {"skill": SKILL, "temperature": Number(1e-3, 100)}
+EXPERT: dict[str, Setting] = {
+    "skill": SKILL,
+    "temperature": Number(1e-3, 100),
+    "steady": Flag(),
+}
 BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
 OFF_POLICY: dict[str, Setting] = {
     **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "seed", "verbose")},

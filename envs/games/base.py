@@ -74,6 +74,8 @@ class Scripted:
 
     skill: the share of actions that are meant; the others are random. 0 is random play.
     blind_to: names out of `blindness`; what they mean is the game's business.
+    steady: what is meant follows from what can be seen alone, not from an aim that was drawn at
+    random: somebody who watches could have meant the same.
     A game's own agent says what it remembers, sees and wants: `memory`, `look`, and `meant` or,
     where it can say more than the best action, `action_costs`.
     """
@@ -83,7 +85,12 @@ class Scripted:
     memory: ClassVar[type[Memory]] = Memory
 
     def __init__(
-        self, skill: float = 1.0, blind_to: Collection[str] = (), *, seed: int = 0
+        self,
+        skill: float = 1.0,
+        blind_to: Collection[str] = (),
+        *,
+        seed: int = 0,
+        steady: bool = False,
     ) -> None:
         names = (blind_to,) if isinstance(blind_to, str) else tuple(blind_to)
         for name in names:
@@ -91,6 +98,7 @@ class Scripted:
         self.skill = float(SKILL.checked("skill", skill))
         self.blind_to = frozenset(names)
         self.seed = seed
+        self.steady = steady
         self._memories: dict[int, Any] = {}
         self._games: dict[int, int] = {}
 

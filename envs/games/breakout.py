@@ -76,6 +76,7 @@ _FASTEST = 9  # pixels a frame that a ball can fly
 _SPEED = 5.5  # pixels a frame that a held key moves the paddle, two frames after it is pressed
 _AHEAD = 3  # actions planned exactly before the ball arrives
 _MOVES = {NOOP: 0, RIGHT: 1, LEFT: -1}
+_GOOD = 0.4  # share of half a paddle around its middle that a steady player is content with
 _EFFORT = np.array([0.1, 0.11, 0.12])  # pixels of aim that a move in each action is worth
 _PLANS = np.array(list(itertools.product((0, 1, -1), repeat=_AHEAD)))  # (27, 3)
 
@@ -136,7 +137,13 @@ class _Eye(Memory):
         if vy <= 0.2:
             return None
         frames = max((_MEETING - self.ball.y) / vy, 0.0)
-        return folded(self.ball.x + vx * frames) + self.ball.w / 2, frames
+        return self.ahead(frames), frames
+
+    def ahead(self, frames: float) -> float:
+        """Where the middle of the ball, which is in play, will be across the field by then."""
+        assert self.ball is not None
+        vx = 0.0 if self.velocity is None else self.velocity[0]
+        return folded(self.ball.x + vx * frames) + self.ball.w / 2
 
 
 def folded(x: float) -> float:
@@ -152,6 +159,8 @@ class ScriptedAgent(Scripted):
     skill: the share of actions that are meant; the others are random. 0 is random play.
     blind_to: "ball" and "paddle" are not seen at all. "distractor" means not telling a
     drawing from the ball: the lower one on the screen is taken for the ball.
+    steady: stays below the ball, instead of going at once to where it will fall and to a place of
+    the paddle drawn at each bounce; both are more than four pictures show.
     """
 
     blindness: ClassVar[tuple[str, ...]] = ("ball", "distractor", "paddle")
@@ -187,17 +196,23 @@ class ScriptedAgent(Scripted):
             return costs
         width = 16.0 if seen.paddle is None else seen.paddle.w
         paddle = 80.0 if seen.paddle is None or "paddle" in self.blind_to else seen.paddle.center[0]
-        meeting = memory.meeting()
-        target, frames = meeting or (memory.ball.center[0], float(SKIP) * _AHEAD)
         # Only the next three actions are weighed; until then being near is enough.
-        frames = min(frames, float(SKIP) * _AHEAD - 2)
+        horizon = float(SKIP) * _AHEAD - 2
+        meeting = memory.meeting()
+        target, frames = meeting or (memory.ball.center[0], horizon)
+        frames = min(frames, horizon)
+        if self.steady:
+            target = memory.ahead(frames)
         # Where on the paddle the ball will fall, at the first touch and two frames later.
         off = np.stack(
             [target - self._paddle_at(paddle, memory.moving, frames + k) for k in (0, 2)]
         )
         reach = width / 2 - 1
         missed = np.maximum(np.abs(off) - reach, 0).max(axis=0)
-        aimed = np.abs(off - memory.aim * reach).mean(axis=0)
+        if self.steady:
+            aimed = np.maximum(np.abs(off) - _GOOD * reach, 0).mean(axis=0)
+        else:
+            aimed = np.abs(off - memory.aim * reach).mean(axis=0)
         # Hitting matters most, then the place on the paddle, then few moves, and early ones.
         cost = 100 * missed + aimed + np.abs(_PLANS) @ _EFFORT
         costs[[NOOP, RIGHT, LEFT]] = cost.reshape(3, -1).min(axis=1)  # plans by their first move

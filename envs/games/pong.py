@@ -192,7 +192,8 @@ class PongAgent(Scripted):
         target, frames = meeting or (_REST, np.inf)
         # Where the paddle's middle will be as the ball reaches it and two frames later: (2, 27).
         middle = np.stack([self._top_at(memory, frames + k) for k in (0, 2)]) + HEIGHT / 2
-        wanted = target - (0.0 if meeting is None else memory.aim * _REACH)
+        aim = _AIM if self.steady else memory.aim
+        wanted = target - (0.0 if meeting is None else aim * _REACH)
         missed = np.maximum(np.abs(target - middle) - _REACH, 0).max(axis=0)
         aimed = np.abs(middle - wanted).mean(axis=0)
         # Hitting matters most, then the place on the paddle, then few moves, and early ones.

@@ -45,6 +45,7 @@ class ExpertSettings:
 
     skill: float = 1.0  # share of the actions it plays that are meant; its labels always are
     temperature: float = 0.02  # of the softmax over its costs, in pixels of aim
+    steady: bool = False  # no aim drawn at random, which no learner could see
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -82,7 +83,7 @@ class Expert:
         launch: int | None,
     ) -> None:
         self.settings = settings
-        self.player = script(seed=seed)
+        self.player = script(seed=seed, steady=settings.steady)
         self.launch = launch  # the last action that the environment itself plays as a life begins
         self.played = np.zeros(n_envs, np.int64)  # the last action of each environment
         self._rng = numpy_stream(seed, "imitation", "mixture")
@@ -107,7 +108,8 @@ class Expert:
 
     def diverge(self, seed: int, *names: str | int) -> None:
         """Draw from streams of these names: other processes have built the same expert."""
-        self.player = type(self.player)(seed=stream_seed(seed, "imitation", "player", *names))
+        own = stream_seed(seed, "imitation", "player", *names)
+        self.player = type(self.player)(seed=own, steady=self.settings.steady)
         self._rng = numpy_stream(seed, "imitation", "mixture", *names)
 
     def state(self) -> dict[str, Any]:
