@@ -37,6 +37,29 @@ def test_it_plays_well_and_repeats_itself() -> None:
     assert (other != again).any()
 
 
+def test_what_a_steady_player_means_can_be_seen() -> None:
+    """Players of two seeds judge one game alike, and it is played well; others aim apart."""
+    env = make_vec_env(n_envs=2, training=False, seed=3)
+    env.reset()
+    steady = [ScriptedAgent(seed=seed, steady=True) for seed in (0, 1)]
+    others = [ScriptedAgent(seed=seed) for seed in (0, 1)]
+    before, points, apart = np.zeros(2, np.int64), 0.0, 0
+    lives = np.full(2, 5)
+    for _ in range(400):
+        objects = env.objects()
+        costs, again = (agent.costs(objects, before) for agent in steady)
+        assert (costs == again).all()
+        one, other = (agent.costs(objects, before) for agent in others)
+        apart += int((one != other).any())
+        before = costs.argmin(axis=1)
+        _, rewards, _, infos = env.step(before)
+        points += rewards.sum()
+        assert ([info["lives"] for info in infos] == lives).all()  # not a ball is lost
+    assert points > 20
+    assert apart > 40
+    env.close()
+
+
 @pytest.mark.slow
 def test_it_reaches_hundreds_of_points() -> None:
     points, _, _ = play(ScriptedAgent(), 1500, n_envs=3)

@@ -222,6 +222,21 @@ def test_costs_mean_what_predict_does_and_state_goes_on() -> None:
     assert (agent.predict(seen) == other.predict(seen)).all()
 
 
+def test_what_a_steady_player_means_can_be_seen() -> None:
+    """Its place on the paddle is always the same; others draw one of two at every turn."""
+    steady = [PongAgent(seed=seed, steady=True) for seed in range(4)]
+    others = [PongAgent(seed=seed) for seed in range(4)]
+    apart = False
+    for k in range(24):
+        x = 60 + 8 * (k if k < 6 else 12 - k if k < 12 else k - 12)  # there, back and there
+        seen = [scene((x, 100 + 2 * k))]
+        costs = [agent.costs(seen, [0]) for agent in steady]
+        assert all((c == costs[0]).all() for c in costs)
+        drawn = [agent.costs(seen, [0]) for agent in others]
+        apart |= any((c != drawn[0]).any() for c in drawn)
+    assert apart
+
+
 def play(agent: PongAgent, steps: int, variant: str = "original") -> tuple[int, int]:
     env = make_vec_env(variant, n_envs=2, training=False, seed=2, game="pong", size=36, stack=1)
     env.reset()
