@@ -174,7 +174,10 @@ def understand(arguments: list[str]) -> Request:
     if hydra == ["--resolve"]:
         raise UserError("--resolve belongs to --cfg job, hydra or all.")
     if hydra and flags["multirun"]:
-        hydra.append("-m")
+        raise UserError(
+            f"{' '.join(hydra)} shows one run and goes without -m; --cfg alone, with -m, prints the "
+            "planned jobs."
+        )
     return Request(overrides, dirs, **flags, sweep=sweep_name, hydra=tuple(hydra))
 
 

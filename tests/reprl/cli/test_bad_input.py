@@ -248,6 +248,7 @@ hydra.jb.chdir=true | hydra.jb
 --cfg=everything | --cfg=everything | job
 --info=nothing | --info=nothing | plugins
 --resolve | --cfg
+-m --cfg job seed=1,2 | --cfg job | without -m
 --config-name | --config-name
 --config-name=mine | --config-name=mine | train
 augmentation={{size:3}} | augmentation | _target_
