@@ -133,7 +133,7 @@ class _Eye(Memory):
         """Where the ball's middle will be at the paddle's height, and in how many frames."""
         if self.ball is None or self.velocity is None:
             return None
-        vx, vy = self.velocity
+        _, vy = self.velocity
         if vy <= 0.2:
             return None
         frames = max((_MEETING - self.ball.y) / vy, 0.0)

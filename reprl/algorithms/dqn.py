@@ -14,7 +14,7 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from reprl.algorithms.base import Algorithm
@@ -114,13 +114,7 @@ class DQN(OffPolicy, stable_baselines3.DQN):
             found["train/largest_priority"] = self.priorities.largest
         found["train/loss"] = loss.item()
         loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
-        self.policy.optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-        if self.losses.parameters:
-            nn.utils.clip_grad_norm_(self.losses.parameters, self.max_grad_norm)
-        self.policy.optimizer.step()
-        self.losses.after_step()
+        self._step(loss, self.max_grad_norm)
         return found | terms
 
     def _sample(self, batch_size: int) -> tuple[Draw | None, ReplayBufferSamples]:

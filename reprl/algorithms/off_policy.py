@@ -255,6 +255,17 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
             found |= {f"loss/{name}": term.item(), f"loss/{name}_weight": weights[name]}
         return loss, found
 
+    def _step(self, loss: Tensor, max_grad_norm: float | None) -> None:
+        """Move a policy of one optimizer; its gradient and the losses' are clipped apart."""
+        self.policy.optimizer.zero_grad()
+        loss.backward()
+        if max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
+            if self.losses.parameters:
+                nn.utils.clip_grad_norm_(self.losses.parameters, max_grad_norm)
+        self.policy.optimizer.step()
+        self.losses.after_step()
+
     def _neighbours(self, drawn: Draw | None) -> dict[str, Any]:
         """What the buffer knows around the samples, for losses that look in time."""
         buffer = self.replay()

@@ -14,7 +14,7 @@ import torch
 from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from torch import Tensor, nn
+from torch import Tensor
 
 from reprl.algorithms.base import Algorithm
 from reprl.algorithms.off_policy import OffPolicy
@@ -61,14 +61,7 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
         loss = quantile_huber_loss(_of_actions(quantiles, actions), targets)
         found = {"train/loss": loss.item()}
         loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
-        self.policy.optimizer.zero_grad()
-        loss.backward()
-        if self.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            if self.losses.parameters:
-                nn.utils.clip_grad_norm_(self.losses.parameters, self.max_grad_norm)
-        self.policy.optimizer.step()
-        self.losses.after_step()
+        self._step(loss, self.max_grad_norm)
         return found | terms
 
     @torch.no_grad()

@@ -175,8 +175,8 @@ def understand(arguments: list[str]) -> Request:
         raise UserError("--resolve belongs to --cfg job, hydra or all.")
     if hydra and flags["multirun"]:
         raise UserError(
-            f"{' '.join(hydra)} shows one run and goes without -m; --cfg alone, with -m, prints the "
-            "planned jobs."
+            f"{' '.join(hydra)} shows one run and goes without -m; --cfg alone, with -m, prints "
+            "the planned jobs."
         )
     return Request(overrides, dirs, **flags, sweep=sweep_name, hydra=tuple(hydra))
 
