@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import declared_page
 from reprl.analysis.curves import load_curve
 from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.summary import overall
-from reprl.disk import write_atomically
+from reprl.disk import replacing, write_atomically
 from reprl.envs.variation import variants as variants_of
 from reprl.runs.agents import shipped
 from reprl.schema import CLEAN
@@ -279,7 +280,60 @@ def ale_games() -> str:
     return games_table(("pong", "freeway", "boxing"), {v: v for v in shown})
 
 
-TABLES = {
+def notes() -> str:
+    """What former users of these variants noted, and what the runs here say of it."""
+    scores, curl = table().scores, "ppo-nature-contrastive-gray_boxes"
+    declared = declared_page.table()
+    frames, slow = "imitation-nature", "imitation-nature_background"
+
+    def by_seed(variant: str) -> str:
+        ppo = " / ".join(f"{x:.1f}" for x in scores.loc[PLAIN, variant])
+        seen = " / ".join(f"{x:.0f}" for x in declared.scores.loc[frames, variant])
+        return f"plain PPO {ppo}, imitation on frames {seen}"
+
+    def kept(variant: str) -> str:
+        share = declared_page.kept(slow, variant)
+        low, high = 100 * share.low, 100 * share.high
+        return f"the slow memory keeps {100 * share.value:.0f} % [{low:.0f}, {high:.0f}]"
+
+    diagonals = scores.loc[list(METHODS), "diagonals"].groupby(level="method").mean().max()
+    rows = [
+        (
+            "`constant_rectangle` is too easy: agents generalize without help",
+            "refuted",
+            f"{by_seed('constant_rectangle')} points",
+        ),
+        (
+            "`green_lines` is just right",
+            "held",
+            f"it takes everything from agents on frames ({by_seed('green_lines')} points), and "
+            f"{kept('green_lines')}",
+        ),
+        (
+            "`diagonals` is too hard for all",
+            "refuted",
+            f"held for PPO at 200,000 steps, whose best method has {diagonals:.1f} points; but "
+            f"{kept('diagonals')}",
+        ),
+        (
+            "contrastive losses help generalization",
+            "undecided",
+            f"{_gap(against(curl))} points against plain PPO, three seeds each",
+        ),
+        (
+            "attention misses the border, and is wrong after resizing",
+            "held, explained",
+            "no cell of NatureCNN's 7x7 is centred on the paddle ([attention](attention.md)); a "
+            "21x21 mask can point there",
+        ),
+        ("initialisation decides the speed of learning", "not tested", ""),
+    ]
+    lines = ["| they noted | here | by |", "|---|---|---|"]
+    return "\n".join(lines + [f"| {a} | {b} | {c} |" for a, b, c in rows])
+
+
+TABLES = declared_page.TABLES | {
+    "notes": notes,
     "procgen": procgen_games,
     "other games": ale_games,
     "shipped mask": agents_mask,
@@ -418,7 +472,10 @@ def _readme() -> list[str]:
     scores = pd.read_csv(shipped()["imitation_mask"] / "attention" / "scores.csv")
     keys = ["object", "variant", "metric"]
     looks = scores.set_index(keys).loc[("ball or paddle", "green_lines", "pointing")]
+    best = published_games("imitation_best").groupby("variant")["episode_return"].mean()
     return [
+        f"{best[CLEAN]:.0f} points, and at least {best[PUBLISHED].min():.0f} on each of the four "
+        "published variants.",
         f"its peak is on ball or paddle in {100 * looks['value']:.0f} % of looks behind the lines, "
         f"by chance {100 * looks['chance']:.1f} %.",
         f"for {step:,} steps, one seed, {count} games a variant.",
@@ -487,6 +544,8 @@ def made(page: str) -> str:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     write_atomically(PAGE, made(PAGE.read_text()))
+    with replacing(declared_page.PICTURE) as draft:
+        declared_page.figure().savefig(draft, dpi=140, format="png")
     for file, lines in sentences().items():
         print(file, *lines, sep="\n  ")
 
