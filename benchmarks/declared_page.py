@@ -128,9 +128,10 @@ def found() -> str:
             f"of the stack keep {_span(moved)}, of a clean score of {whole[change]:.0f} where "
             f"frames make {whole[frames]:.0f}. What is drawn and stands still is a matter of the "
             "input, and needs neither augmentation nor an auxiliary loss.",
-            "**What does not.** The slow memory pays with everything that changes all pixels or "
-            f"brings ball and ground together: {far[slow]:.0f} points on the mean of noise, a "
-            "gray background, strobing bricks and a blue player, where the adaptive background "
+            "**What does not.** The slow memory pays where every pixel changes or ball and ground "
+            "come together (noise, a gray background, a blue player): "
+            f"{far[slow]:.0f} points on the mean of these and strobing bricks, where the adaptive "
+            "background "
             f"makes {far[adaptive]:.0f} (of {whole[adaptive]:.0f} on the clean game). "
             f"{_declared_success()}",
             "**What is unknown.** Three seeds by imitation, not reinforcement learning; the two "
