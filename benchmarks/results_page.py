@@ -43,7 +43,7 @@ LONG = {
     "contrastive": "contrastive, gray boxes as views",
     "attention + contrastive": "attention + contrastive, gray boxes as views",
 }
-PUBLISHED = ["constant_rectangle", "moving_square", "green_lines", "diagonals"]
+PUBLISHED = declared_page.PUBLISHED
 PLAIN = "ppo-nature"
 MASKED = ("attention + sparsity + decoder", "attention + contrastive")
 STEPS = (50_000, 100_000, 150_000, 200_000)
@@ -292,9 +292,7 @@ def notes() -> str:
         return f"plain PPO {ppo}, imitation on frames {seen}"
 
     def kept(variant: str) -> str:
-        share = declared_page.kept(slow, variant)
-        low, high = 100 * share.low, 100 * share.high
-        return f"the slow memory keeps {100 * share.value:.0f} % [{low:.0f}, {high:.0f}]"
+        return f"the slow memory keeps {declared_page.percent(declared_page.kept(slow, variant))}"
 
     diagonals = scores.loc[list(METHODS), "diagonals"].groupby(level="method").mean().max()
     rows = [

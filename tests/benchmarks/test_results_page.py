@@ -34,7 +34,7 @@ SETTINGS = (
     "47,104 steps with what moved within the stack as target, then 98,304 with",
     "for 301,056 steps: 35 minutes of one core, beside other work",
     "because it makes no point for 4,500 steps, with few bricks left",
-    "longer and from better labels, in 35 minutes of one core",
+    "longer, at a higher rate and from other labels, in 35 minutes of one core",
     "in 600 looks of 8 games",
     "in 5 games each",
     "49,152 steps on 200 easy levels, with and without DrAC; mean of 60 games",
