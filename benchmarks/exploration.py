@@ -29,6 +29,8 @@ PLACES: dict[str, Callable[[np.ndarray], tuple[int, ...]]] = {
     # room 3, x 42, y 43 as annotated by Anand et al. 2019
     "montezuma_revenge": lambda ram: (int(ram[3]), int(ram[42]) // SIDE, int(ram[43]) // SIDE),
     "freeway": lambda ram: (0, 0, int(ram[14]) // SIDE),
+    # the scene's number, 196 where a game begins, x 97 and y 105
+    "pitfall": lambda ram: (int(ram[1]), int(ram[97]) // SIDE, int(ram[105]) // SIDE),
 }
 SETTINGS = [
     *("env.n_envs=16", "env.size=44", "threads=1", "device=cpu", "algo.instrument_every=0"),

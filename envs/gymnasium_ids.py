@@ -21,6 +21,7 @@ from gymnasium.error import DependencyNotInstalled
 from reprl import trust
 from reprl.components import described
 from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.registration import register_envs
 from reprl.errors import UserError, nearest
 
 Space = spaces.Space[Any]
@@ -44,6 +45,7 @@ def _require_known(identity: str, module: str, plain: str) -> None:
             raise UserError(
                 f"env.id={identity}: {module} cannot be imported: {described(error)}"
             ) from error
+    register_envs()  # ours, reprl/...
     with quiet():
         try:
             gymnasium.spec(plain)

@@ -42,7 +42,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output = process.communicate(timeout=200)[0]
+    output = process.communicate(timeout=900)[0]
     return process.returncode, output
 
 
