@@ -1,7 +1,8 @@
 """The ids by which gymnasium finds our games, known after `import gymnasium, reprl`.
 
 `gymnasium.make("reprl/Breakout-v0", variant="diagonals")`, or `reprl/Game-v0` with `game=` any
-other ALE game; `reprl/CartPolePositions-v0` is CartPole for a memory; `"reprl.envs.registration:reprl/Breakout-v0"` imports what it needs by itself.
+other ALE game; `reprl/CartPolePositions-v0` is CartPole for a memory.
+`"reprl.envs.registration:reprl/Breakout-v0"` imports what it needs by itself.
 """
 
 from __future__ import annotations
