@@ -60,6 +60,10 @@ class Recording:
         """Attention on the observation's pixels, or on a picture of another size: (N, H, W)."""
         return pixel_maps(self.view, self.cells, size or self.view.network.shape[1:])
 
+    def weights(self) -> np.ndarray:
+        """Attention of each cell, row by row: (N, M)."""
+        return self.cells.flatten(1).cpu().numpy()
+
     def uniform(self) -> np.ndarray | None:
         """A map that is the same in all cells, on the observation's pixels (H, W); None if even."""
         size = self.view.network.shape[1:]

@@ -57,13 +57,13 @@ def pointing(
 ) -> Array:
     """1 where the maximum lies within `tolerance` pixels of the mask, else 0; (N,).
 
-    Several equal maxima count by the share of them that hit. With `peaks` (see `cell_peaks`) the
-    maximum is that of the cells, each at its peak, and not of the pixels.
+    Several equal maxima count by the share of them that hit. With `peaks` (see `cell_peaks`) maps
+    are the weights of cells (N, M), each at its peak: on pixels the cells of a mask blur into one
+    another, and several together would outshine the one with the largest weight.
     """
     near = grown(mask, tolerance).reshape(len(mask), -1)
-    flat = np.asarray(maps, float).reshape(len(maps), -1)
+    level = np.asarray(maps, float).reshape(len(maps), -1)
     hit = near.astype(float) if peaks is None else (peaks @ near.T).T  # (N, H*W or M)
-    level = flat if peaks is None else (peaks @ flat.T).T
     top = level >= level.max(axis=1, keepdims=True) * (1 - 1e-6)
     hits = (top * hit).sum(axis=1) / top.sum(axis=1)
     return np.where(near.any(axis=1), hits, np.nan)
@@ -153,6 +153,7 @@ def attention_scores(
     blocks: NDArray[np.integer],
     *,
     cells: Maps | None = None,
+    weights: Maps | None = None,
     uniform: Maps | None = None,
     tolerance: float = TOLERANCE,
 ) -> pd.DataFrame:
@@ -161,30 +162,35 @@ def attention_scores(
     `blocks` (N,) numbers the game each frame is from. `static` is what the average map would
     have got had it never moved: attention that follows an object is above it. `ceiling` is the
     most energy a map made of `cells` (M, H, W) could reach, the finest the mask can point.
-    `uniform` (H, W) is a mask that is the same everywhere: energy is compared with its share of
-    the object, AUC and pointing score the map relative to it, pointing at the cells' peaks.
+    `weights` (N, M) are the mask's own, one a cell: it points at the cell with the largest, at
+    that cell's peak. `uniform` (H, W) is a mask that is the same everywhere: energy is compared
+    with its share of the object, AUC scores the map relative to it.
     Frames in which a class is absent do not count; a class that never appears has no rows.
     """
     maps = np.asarray(maps, np.float32)
     blocks = np.asarray(blocks)
     _check(maps, masks, blocks)
-    total = maps.sum(axis=(1, 2), keepdims=True)
-    still = (maps / np.where(total > 0, total, 1)).mean(axis=0, keepdims=True)  # (1, H, W)
+    still = _shares(maps).mean(axis=0, keepdims=True)  # (1, H, W)
     above, still_above = relative(maps, uniform), relative(still, uniform)
     ranks, still_ranks = pixel_ranks(above), pixel_ranks(still_above)
-    peaks = None if cells is None else cell_peaks(cells)
+    peaks = None
+    pointed, still_pointed = above, still_above
+    if cells is not None and weights is not None:
+        peaks, pointed = cell_peaks(cells), np.asarray(weights, float)
+        still_pointed = _shares(pointed).mean(axis=0, keepdims=True)  # (1, M)
     rows = []
     for name in masks:
         present = masks[name].any(axis=(1, 2))
         if not present.any():
             continue
         mask, here = masks[name][present], maps[present]
-        fixed, fixed_above = (np.broadcast_to(m, here.shape) for m in (still, still_above))
+        fixed = np.broadcast_to(still, here.shape)
+        fixed_pointed = np.broadcast_to(still_pointed, (len(here), *still_pointed.shape[1:]))
         scored = {
             "energy": (energy(here, mask, uniform), energy(fixed, mask, uniform)),
             "pointing": (
-                pointing(above[present], mask, tolerance, peaks),
-                pointing(fixed_above, mask, tolerance, peaks),
+                pointing(pointed[present], mask, tolerance, peaks),
+                pointing(fixed_pointed, mask, tolerance, peaks),
             ),
             "auc": (auc_from_ranks(ranks[present], mask), auc_from_ranks(still_ranks, mask)),
         }
@@ -203,6 +209,12 @@ def attention_scores(
             row = dict(zip(COLUMNS, (name, metric, *numbers), strict=True))
             rows.append(row | counts)
     return pd.DataFrame(rows, columns=[*COLUMNS, "n_frames", "n_games"])
+
+
+def _shares(maps: Maps) -> Maps:
+    """Each map divided by its sum; black ones stay black."""
+    total = maps.sum(axis=tuple(range(1, maps.ndim)), keepdims=True)
+    return maps / np.where(total > 0, total, 1)
 
 
 def _check(maps: Maps, masks: Mapping[str, Masks], blocks: NDArray[np.integer]) -> None:

@@ -112,6 +112,7 @@ def _scores(recording: Recording) -> pd.DataFrame:
         masks | recording.movers(masks),
         recording.blocks,
         cells=recording.view.basis(size),
+        weights=recording.weights(),
         uniform=uniform,
         tolerance=TOLERANCE * size[0] / 84,
     )

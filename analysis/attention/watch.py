@@ -67,7 +67,8 @@ def on_objects(recording: Recording) -> tuple[float, float, float]:
     even = np.ones(size, np.float32) if uniform is None else uniform
     flat = np.broadcast_to(even, maps.shape)
     here, anywhere = energy(maps, objects, uniform), energy(flat, objects)
-    hits = pointing(relative(maps, uniform), objects, half_a_cell, peaks)
+    pointed = relative(maps, uniform) if peaks is None else recording.weights()
+    hits = pointing(pointed, objects, half_a_cell, peaks)
     guess = chance("pointing", objects, half_a_cell, uniform=uniform, peaks=peaks)
     ratio = np.nanmean(here) / max(float(np.nanmean(anywhere)), 1e-9)
     return float(np.nanmean(hits)), float(ratio), float(np.nanmean(guess))

@@ -104,7 +104,12 @@ def test_a_single_bright_cell_points_at_its_centre_and_stands_out(game, views):
     ball = np.zeros((1, 84, 84), dtype=bool)
     ball[0, y - 1 : y + 2, x - 1 : x + 2] = True
     table = attention_scores(
-        maps[:1], {"ball": ball}, np.zeros(1), cells=basis, uniform=recording.uniform()
+        maps[:1],
+        {"ball": ball},
+        np.zeros(1),
+        cells=basis,
+        weights=recording.weights()[:1],
+        uniform=recording.uniform(),
     ).set_index("metric")
     assert table.loc["pointing", "value"] == 1.0
     assert table.loc["pointing", "chance"] == pytest.approx(1 / 49)
@@ -116,11 +121,35 @@ def test_pointing_at_cells_by_hand():
     cells = np.zeros((2, 1, 4))
     cells[0, 0, :2], cells[1, 0, 2:] = (0.5, 0.5), (0.9, 0.1)  # the first has two peaks
     mask = np.array([[[True, False, True, False]]] * 2)
-    maps = np.array([[[0.5, 0.5, 0.0, 0.0]], [[0.5, 0.5, 0.9, 0.1]]])
     peaks, uniform = cell_peaks(cells), cells.sum(axis=0)
-    assert pointing(relative(maps, uniform), mask, 0, peaks).tolist() == [0.5, 0.75]
+    weights = np.array([[1.0, 0.2], [0.7, 0.7]])
+    assert pointing(weights, mask, 0, peaks).tolist() == [0.5, 0.75]
     assert chance("pointing", mask, 0, peaks=peaks).tolist() == [0.75, 0.75]
     assert chance("energy", mask, uniform=uniform) == pytest.approx([1.4 / 2] * 2)
+
+
+def test_a_mask_points_at_its_largest_cell_and_not_where_many_smaller_ones_blur_together(
+    game, views
+):
+    mask = torch.full((7, 7), 0.1)
+    mask[1:4, 1:4] = 0.9
+    mask[5, 5] = 1.0
+    recording = still(game, views["conv"], mask)
+    basis = recording.view.basis((84, 84))
+    y, x = np.unravel_index(basis[5 * 7 + 5].argmax(), (84, 84))
+    ball = np.zeros(recording.maps().shape, dtype=bool)
+    ball[:, y, x] = True
+    # on pixels the block is the brighter place
+    assert not (relative(recording.maps(), recording.uniform())[ball] == 1.0).any()
+    scored = attention_scores(
+        recording.maps(),
+        {"ball": ball},
+        recording.blocks,
+        cells=basis,
+        weights=recording.weights(),
+        uniform=recording.uniform(),
+    )
+    assert scored.set_index("metric").loc["pointing", ["value", "static"]].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("method", ["gradient", "perturbation"])
