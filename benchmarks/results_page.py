@@ -280,6 +280,41 @@ def ale_games() -> str:
     return games_table(("pong", "freeway", "boxing"), {v: v for v in shown})
 
 
+ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
+    "cartpole_memory_s": ("CartPole without velocities", "`experiment=cartpole_memory`"),
+    "cartpole_plain_s": ("CartPole without velocities", "the same without memory"),
+    "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
+}
+
+
+def algorithms() -> str:
+    """Mean points of every seed's games, of algorithms other than PPO and imitation."""
+    lines = ["| task | agent | steps | games a seed | points, seed by seed |", "|---" * 5 + "|"]
+    for name, (task, agent) in ALGORITHMS.items():
+        folders = sorted((ROOT / "results" / "algorithms").glob(f"{name}*/evaluation/episodes.csv"))
+        games = [pd.read_csv(file) for file in folders]
+        steps, counts = ({f(g) for g in games} for f in (lambda g: g["step"].iloc[0], len))
+        points = " / ".join(f"{g['episode_return'].mean():.1f}" for g in games)
+        lines.append(f"| {task} | {agent} | {max(steps):,} | {max(counts)} | {points} |")
+    return "\n".join(lines)
+
+
+def explored(game: str) -> pd.DataFrame:
+    """What `benchmarks.exploration` found in a game."""
+    rows = pd.read_csv(ROOT / "results" / "algorithms" / "exploration.csv")
+    return rows[rows["game"] == game]
+
+
+def curiosity() -> str:
+    """Crossings of Freeway's road in training that pays nothing, with curiosity and without."""
+    rows = explored("freeway")
+    lines = ["| game | agent | steps | crossings, seed by seed |", "|---" * 4 + "|"]
+    for (game, method), part in rows.groupby(["game", "method"], sort=False):
+        crossings = " / ".join(f"{x:.0f}" for x in part.sort_values("seed")["points"])
+        lines.append(f"| {game} | {method} | {part['steps'].iloc[0]:,} | {crossings} |")
+    return "\n".join(lines)
+
+
 def notes() -> str:
     """What former users of these variants noted, and what the runs here say of it."""
     scores, curl = table().scores, "ppo-nature-contrastive-gray_boxes"
@@ -332,6 +367,8 @@ def notes() -> str:
 
 TABLES = declared_page.TABLES | {
     "notes": notes,
+    "algorithms": algorithms,
+    "curiosity": curiosity,
     "procgen": procgen_games,
     "other games": ale_games,
     "shipped mask": agents_mask,
@@ -398,7 +435,7 @@ def sentences() -> dict[str, list[str]]:
     )
     page += _of_looks(summary)
     page += _of_first(first)
-    return {"docs/results.md": page, "README.md": _readme()}
+    return {"docs/results.md": page, "README.md": _readme(), "docs/algorithms.md": _algorithms()}
 
 
 def _of_looks(summary: pd.DataFrame) -> list[str]:
@@ -454,6 +491,16 @@ def _of_first(first: pd.DataFrame) -> list[str]:
         f"{paddle[0]:.2f} of looks are on the paddle, but its average map alone would be there in "
         f"{paddle[1]:.2f}.",
         f"an agent that scores {first.loc[WITH_MASK, 'clean']:.0f} cannot be blind to it",
+    ]
+
+
+def _algorithms() -> list[str]:
+    """What the page of algorithms says of curiosity in Pitfall."""
+    found = explored("pitfall").set_index("method")
+    scenes = found["rooms"]
+    return [
+        f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
+        f"{found['steps'].max():,} steps, one seed)"
     ]
 
 
