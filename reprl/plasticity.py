@@ -38,19 +38,27 @@ class Plasticity:
 
 def measure(model: Any, observations: np.ndarray, *, steps: int, seed: int) -> Plasticity:
     """Fit a model's encoder and a fresh one to random targets; the model itself stays as it is."""
-    from reprl.algorithms.on_policy import build_encoder
-
     encoder, specs = model.policy.features_extractor, getattr(model, "specs", None)
     if not isinstance(encoder, Encoder) or specs is None or specs.encoder is None:
         raise UserError("plasticity is measured of an encoder of reprl, and this agent has none.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(seed, "plasticity", "fresh"))
-        fresh = build_encoder(model.observation_space, spec=specs.encoder).to(model.device)
+    fresh = fresh_encoder(model, seed)
     pictures = torch.from_numpy(observations).to(model.device)
     trained = copy.deepcopy(encoder)
     return Plasticity(
         *(fitted_share(network, pictures, steps=steps, seed=seed) for network in (trained, fresh))
     )
+
+
+def fresh_encoder(model: Any, seed: int) -> nn.Module:
+    """An untrained encoder like the model's, begun as `encoder.init` says."""
+    from reprl.algorithms.on_policy import begin_weights, build_encoder
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, "plasticity", "fresh"))
+        fresh = build_encoder(model.observation_space, spec=model.specs.encoder)
+    # by the name that it has in a policy, whose heads begin otherwise
+    begin_weights(nn.ModuleDict({"features_extractor": fresh}), model.specs, seed)
+    return fresh.to(model.device)
 
 
 def fitted_share(encoder: nn.Module, observations: Tensor, *, steps: int, seed: int) -> float:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reprl.algorithms import PPO
-from reprl.plasticity import Plasticity, fitted_share, measure
+from reprl.plasticity import Plasticity, fitted_share, fresh_encoder, measure
 from tests.helpers import refuses
 from tests.toys.catch import SIZE, Catch
 
@@ -59,3 +59,10 @@ def test_an_agent_without_our_encoder_is_refused(pictures: np.ndarray) -> None:
     model = PPO("CnnPolicy", Catch(), **SMALL)
     with refuses("encoder of reprl"):
         measure(model, pictures, steps=1, seed=0)
+
+
+def test_the_fresh_network_begins_as_the_agent_did() -> None:
+    model = PPO("CnnPolicy", Catch(), encoder={**ENCODER, "init": "he"}, **SMALL)
+    own = model.policy.features_extractor.state_dict()
+    fresh = fresh_encoder(model, seed=SMALL["seed"]).state_dict()
+    assert all(torch.equal(fresh[name], weight) for name, weight in own.items())
