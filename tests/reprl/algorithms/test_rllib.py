@@ -59,7 +59,7 @@ def test_the_toy_game_is_learned_on_two_nodes_and_reported(algo, cluster, tmp_pa
     toys = f"--config-dir={TOYS}"
     assert main(["evaluate", str(run), "episodes=20", "agents=random", toys]) == 0
     games = pd.read_csv(run / "evaluation" / "episodes.csv")
-    assert games["score"].mean() > 0.6
+    assert games["episode_return"].mean() > 0.6
     assert main(["report", str(tmp_path / "runs"), f"out={tmp_path / 'report'}"]) == 0
     assert algo in (tmp_path / "report" / "report.html").read_text()
     capsys.readouterr()
