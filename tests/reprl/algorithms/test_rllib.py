@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_says_so(cluster, tmp_path)
     print(output)
     assert code == 0, output
     assert "not the same run bit for bit" in output
-    assert f"going on from step {had:,}" in output
+    assert f"IMPALA goes on from step {had:,}" in output
     rows = pd.read_csv(run / "metrics.csv")
     assert rows["step"].is_monotonic_increasing
     assert rows["step"].iloc[-1] >= 6000

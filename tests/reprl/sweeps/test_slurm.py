@@ -46,7 +46,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-def wait_for(found, what: str, seconds: float = 120.0):
+def wait_for(found, what: str, seconds: float = 600.0):
     deadline = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
