@@ -24,12 +24,24 @@ ROOT = Path(__file__).parent.parent
 PLACE = ROOT / "results" / "imitation"
 PICTURE = ROOT / "docs" / "images" / "declared.png"
 PUBLISHED = ["constant_rectangle", "moving_square", "green_lines", "diagonals"]
-METHODS = {  # that were run, and what their agents see
-    "imitation-nature": "frames",
-    "imitation-nature_background": "background",
-    "imitation-nature_adaptive": "adaptive background",
-    "imitation-nature_differences": "differences",
+FRAMES, SLOW, ADAPTIVE, CHANGE, UNTAUGHT, TAUGHT = (
+    "imitation-nature",
+    "imitation-nature_background",
+    "imitation-nature_adaptive",
+    "imitation-nature_differences",
+    "imitation-nature-conv_21",
+    "imitation-nature-top_k-motion_target-boxes_lines",
+)
+METHODS = {  # that were declared, and what their agents see
+    FRAMES: "frames",
+    SLOW: "background",
+    ADAPTIVE: "adaptive background",
+    CHANGE: "differences",
+    UNTAUGHT: "frames, untaught mask",
+    TAUGHT: "frames, taught mask",
 }
+MASKED = (UNTAUGHT, TAUGHT)
+LOOKED = [CLEAN, "green_lines", "diagonals"]
 KEPT, LOWEST = 0.8, 0.65  # of the clean score: what counts as success, and its interval's lower end
 
 
@@ -108,34 +120,82 @@ def elsewhere() -> str:
 
 def found() -> str:
     """What the comparison says, in sentences whose numbers are computed."""
-    frames, slow, adaptive, change = METHODS
-    four = [kept(slow, v) for v in PUBLISHED]
-    lost = [kept(frames, v) for v in PUBLISHED]
-    moved = [kept(change, v) for v in PUBLISHED]
-    clean = _against(slow, frames, [CLEAN])
+    four, lost, moved, untaught, taught = (
+        [kept(method, v) for v in PUBLISHED] for method in (SLOW, FRAMES, CHANGE, *MASKED)
+    )
+    clean = _against(SLOW, FRAMES, [CLEAN])
     other = ["noise", "background_gray", "strobing_bricks", "player_blue"]
-    far = {m: table().sample(m, other).value for m in (slow, adaptive)}
+    far = {m: table().sample(m, other).value for m in (SLOW, ADAPTIVE)}
     whole = {m: table().sample(m, [CLEAN]).value for m in METHODS}
+    counts = table().scores.groupby(level="method").size()[list(METHODS)]
     return "\n\n".join(
         [
             "**What holds.** Agents that see the difference to a slow memory of the picture keep "
             f"{_span(four)} of what they learned on the four drawings, agents on frames "
             f"{_span(lost)}; on the clean game they differ by {_size(clean)} points. Differences "
-            f"of the stack keep {_span(moved)}, of a clean score of {whole[change]:.0f} where "
-            f"frames make {whole[frames]:.0f}. Neither needed an augmentation or an auxiliary "
+            f"of the stack keep {_span(moved)}, of a clean score of {whole[CHANGE]:.0f} where "
+            f"frames make {whole[FRAMES]:.0f}. Neither needed an augmentation or an auxiliary "
             "loss.",
             "**What does not.** The slow memory pays where every pixel changes or ball and ground "
             "come together (noise, a gray background, a blue player): "
-            f"{far[slow]:.0f} points on the mean of these and strobing bricks, where the adaptive "
+            f"{far[SLOW]:.0f} points on the mean of these and strobing bricks, where the adaptive "
             "background "
-            f"makes {far[adaptive]:.0f} (of {whole[adaptive]:.0f} on the clean game). "
+            f"makes {far[ADAPTIVE]:.0f} (of {whole[ADAPTIVE]:.0f} on the clean game). "
             f"{_declared_success()}",
-            "**What is unknown.** Three seeds by imitation, not reinforcement learning; the two "
-            "declared masks, taught and not taught, have not been run, and no agent of PPO this "
-            "competent has been compared. With three runs a method the intervals are wide and "
-            "rough.",
+            "**Masks.** Over frames, a hard mask that is taught by what moves keeps "
+            f"{_span(taught)} of a clean score of {whole[TAUGHT]:.0f}, a soft one that nobody "
+            f"teaches {_span(untaught)} of {whole[UNTAUGHT]:.0f}. {_where_masks_look()}",
+            f"**What is unknown.** {_count(min(counts))} runs a method or few more, by imitation, "
+            "not reinforcement learning: the intervals are wide and rough, and no agent of PPO "
+            "this competent has been compared.",
         ]
     )
+
+
+@lru_cache(maxsize=1)
+def looked() -> pd.DataFrame:
+    """Where the masks of every run look: rows of attention/scores.csv on ball or paddle."""
+    files = sorted(PLACE.glob("*/attention/scores.csv"))
+    rows = pd.concat(map(pd.read_csv, files), ignore_index=True)
+    return rows[rows["object"] == "ball or paddle"].sort_values("train_seed")
+
+
+def _look(method: str, metric: str, variant: str) -> pd.DataFrame:
+    rows = looked()
+    chosen = (rows["method"] == method) & (rows["metric"] == metric) & (rows["variant"] == variant)
+    return rows[chosen]
+
+
+def masks() -> str:
+    """Pointing and energy of the masks of every seed on ball or paddle."""
+    heads = [f"peak, {v}" for v in LOOKED] + [f"energy, {v}" for v in LOOKED]
+    lines = ["| the agent sees | " + " | ".join(heads) + " |", "|---" * 7 + "|"]
+    for method in MASKED:
+        cells = [
+            " / ".join(f"{100 * x:.0f}" for x in _look(method, "pointing", v)["value"]) + " %"
+            for v in LOOKED
+        ]
+        for variant in LOOKED:
+            part = _look(method, "energy", variant)
+            cells.append(" / ".join(f"{x:.1f}" for x in part["value"] / part["chance"]))
+        lines.append(f"| {METHODS[method]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _where_masks_look() -> str:
+    said = []
+    for method, words in ((TAUGHT, "The taught mask's peak is"), (UNTAUGHT, "the other's")):
+        means = [100 * _look(method, "pointing", v)["value"].mean() for v in LOOKED]
+        clean, *drawn = (f"{x:.0f} %" for x in means)
+        said.append(
+            f"{words} on ball or paddle in {clean} of looks at the clean game, {drawn[0]} "
+            f"behind green lines, {drawn[1]} behind diagonals"
+        )
+    return "; ".join(said) + "."
+
+
+def _count(number: int) -> str:
+    return {2: "Two", 3: "Three", 4: "Four", 5: "Five"}[int(number)]
 
 
 def _declared_success() -> str:
@@ -173,7 +233,7 @@ def success() -> dict[str, list[str]]:
 def figure() -> Figure:
     """Points of every seed, and their mean, on the clean game and each published variant."""
     variants = [CLEAN, *PUBLISHED]
-    picture = Figure(figsize=(8.6, 3.4), layout="constrained")
+    picture = Figure(figsize=(9.6, 3.8), layout="constrained")
     axes = picture.subplots()
     for k, (method, name) in enumerate(METHODS.items()):
         part = table().scores.loc[method]
@@ -185,7 +245,7 @@ def figure() -> Figure:
     axes.set_xticks(range(len(variants)), variants)
     axes.set_ylabel("points a game")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncols=len(METHODS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return picture
 
 
@@ -205,4 +265,5 @@ TABLES = {
     "declared kept": retention,
     "declared claims": claims,
     "declared elsewhere": elsewhere,
+    "declared masks": masks,
 }
