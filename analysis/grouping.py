@@ -27,6 +27,8 @@ NOT_THE_METHOD = (
     "device",
     "wandb",
     "progress",
+    "media",
+    "profile",
     "experiment",
     "sweep",
     "parent",

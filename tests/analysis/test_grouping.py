@@ -150,3 +150,9 @@ def test_a_run_from_before_a_key_is_the_run_with_its_default() -> None:
         "ppo nature_differences",
     ]
     assert [is_plain(c) for c in (old, new, other)] == [True, True, False]
+
+
+def test_what_a_run_shows_while_it_trains_is_no_other_method():
+    shown = {"media": 60, "profile": False, "progress": "auto", "total_steps": 100}
+    silent = {"media": 0, "profile": True, "progress": "off", "total_steps": 100}
+    assert method_settings(shown) == method_settings(silent) == {"total_steps": 100}
