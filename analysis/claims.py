@@ -22,8 +22,9 @@ from reprl.analysis.looks import read as read_looks
 from reprl.analysis.pairwise import LEVEL, Difference, difference, holm, seeds_needed
 from reprl.analysis.tables import Column, Table, form
 from reprl.claims import FILE, Claim, Claims, read_claims
+from reprl.config.compose import compose
 from reprl.errors import UserError, nearest
-from reprl.naming import is_baseline, trained_variants
+from reprl.naming import is_baseline, parts_of, trained_variants
 
 POWER = 0.8
 RULE = (
@@ -103,6 +104,7 @@ def judge(results: Results, files: Iterable[Claims]) -> list[tuple[Judged, float
     What cannot be judged becomes a note of the report.
     """
     judged: list[Judged] = []
+    files = list(files)
     if not results.episodes.empty:
         table = played(results.episodes)
         for file in files:
@@ -110,11 +112,19 @@ def judge(results: Results, files: Iterable[Claims]) -> list[tuple[Judged, float
             for claim in file.claims:
                 one = _judge(results, table, file, claim, record)
                 judged += [one] if one is not None else []
-    tested = [one.p for one in judged]
-    known = [i for i, p in enumerate(tested) if np.isfinite(p)]
-    adjusted = dict(zip(known, holm([tested[i] for i in known]), strict=True))
-    all_p = [adjusted.get(i, np.nan) for i in range(len(judged))]
-    return [(one, p, one.verdict(p)) for one, p in zip(judged, all_p, strict=True)]
+    adjusted = _corrected([one.p for one in judged], sum(len(file.claims) for file in files))
+    return [(one, p, one.verdict(p)) for one, p in zip(judged, adjusted, strict=True)]
+
+
+def _corrected(found: list[float], declared: int) -> list[float]:
+    """Each p after Holm's correction over all that was declared; NaN stays NaN.
+
+    A claim without a p, or not judged at all, counts with a p of 1: a correction over those alone
+    that could be judged would be weaker than the declared one.
+    """
+    known = [p for p in found if np.isfinite(p)]
+    adjusted = iter(holm([*known, *[1.0] * (declared - len(known))]))
+    return [next(adjusted) if np.isfinite(p) else np.nan for p in found]
 
 
 def claims_table(results: Results, files: Iterable[Claims]) -> Table:
@@ -205,6 +215,8 @@ def _resolve(results: Results, table: Played, path: Path, name: str) -> str | No
         for run in results.runs
         if name in (run.record.get("method"), run.record.get("experiment")) and run.method in shown
     }
+    if len(found) > 1:
+        found = _as_written(results.runs, name) & found or found
     if len(found) == 1:
         return found.pop()
     hint = ""
@@ -214,6 +226,18 @@ def _resolve(results: Results, table: Played, path: Path, name: str) -> str | No
         problem, hint = f"there is no method '{name}' here", nearest(name, shown)
     results.warnings.append(f"{path}: {problem}, so its claim is not judged.{hint}")
     return None
+
+
+def _as_written(runs: Iterable[Run], experiment: str) -> set[str]:
+    """Methods of the runs that trained an experiment of ours as its file says.
+
+    `experiment=imitation augmentation=boxes` records that experiment too, and is another method.
+    """
+    try:
+        written = parts_of(compose([f"experiment={experiment}"]))
+    except UserError:  # a user's own, or of another version
+        return set()
+    return {run.method for run in runs if parts_of(run.config) == written}
 
 
 def _declared(file: Claims, runs: list[Run]) -> str:

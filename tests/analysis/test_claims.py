@@ -99,6 +99,26 @@ def test_holm_counts_the_declared_claims(runs: Path) -> None:
     assert both[0] == pytest.approx(2 * alone)
 
 
+def test_a_claim_that_nobody_can_judge_still_counts_in_holms_correction(runs: Path) -> None:
+    alone = judged(runs)[0]["p"].iloc[0]
+    declare(runs, CLAIM + f"  - method: never_run\n    baseline: {PLAIN}\n")
+    frame, warnings = judged(runs)
+    assert frame["p"].iloc[0] == pytest.approx(2 * alone)
+    assert any("never_run" in warning for warning in warnings)
+
+
+def test_an_experiment_is_the_method_that_its_file_says_not_an_override_of_it(
+    runs: Path,
+) -> None:
+    """`experiment=plain augmentation=...` records `plain` as well, and once lost the claim."""
+    for path in runs.glob("ppo*/run.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"experiment": "plain"}))
+    declare(runs, f"claims:\n  - method: {BOXES}\n    baseline: plain\n")
+    frame, warnings = judged(runs)
+    assert not any("several methods" in warning for warning in warnings), warnings
+    assert frame["claim"].tolist() == [f"{BOXES} beats {PLAIN}"]
+
+
 def test_an_edit_after_the_start_is_flagged(runs: Path) -> None:
     path = runs / "claims.yaml"
     path.write_text(CLAIM + "    margin: 1\n")
