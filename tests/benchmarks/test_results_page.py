@@ -24,7 +24,8 @@ def test_every_sentence_with_a_number_is_computed() -> None:
 # Parts of sentences whose numbers say how something was done, not what was found.
 SETTINGS = (
     "Python 3.11 to 3.13",
-    "NatureCNN, 61,440 steps, seeds 11 / 12 / 13, about seven minutes of one core a run",
+    "NatureCNN, 61,440 steps, seeds 11 / 12 / 13 and, of frames and background, 14 / 15, about",
+    "seven minutes of one core a run",
     "Mean of 20 games for each seed",
     "(random play is 0, the clean game 1), with 95 % intervals over runs and games",
     "mean points of the seeds' games, 20 a variant and seed",
