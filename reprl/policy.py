@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, EncoderOutput
 from reprl.errors import UserError
-from reprl.sequences import Sequences
+from reprl.sequences import Sequences, States
 from reprl.transfer import on_device
 
 # Convolutions may round differently in batches of another size, never by a row's place in one:
@@ -121,15 +121,32 @@ def remembered(
     policy: Any, actor: Tensor, critic: Tensor, sequences: Sequences
 ) -> tuple[Tensor, Tensor]:
     """sb3-contrib's memories over padded features, and its layers up to the last ones."""
-    starts, mlp = sequences.starts, policy.mlp_extractor
-    acting, _ = policy._process_sequence(actor, sequences.actor, starts, policy.lstm_actor)
+    mlp = policy.mlp_extractor
+    acting = through_memory(policy, actor, sequences, sequences.actor, policy.lstm_actor)
     if policy.lstm_critic is not None:
-        valuing, _ = policy._process_sequence(critic, sequences.critic, starts, policy.lstm_critic)
+        valuing = through_memory(policy, critic, sequences, sequences.critic, policy.lstm_critic)
     elif policy.shared_lstm:
         valuing = acting.detach()
     else:
         valuing = policy.critic(critic)
     return mlp.forward_actor(acting), mlp.forward_critic(valuing)
+
+
+def through_memory(
+    policy: Any, features: Tensor, sequences: Sequences, states: States, memory: nn.Module
+) -> Tensor:
+    """What a memory says to padded features, from these states on: step by step, or at once.
+
+    A game begins at the first step of a sequence or in none of its steps, so that the state is
+    emptied there or nowhere. Where one begins sb3-contrib takes every step by itself.
+    """
+    if not sequences.at_once:
+        found: Tensor = policy._process_sequence(features, states, sequences.starts, memory)[0]
+        return found
+    steps = features.view(sequences.count, sequences.length, -1).transpose(0, 1)
+    kept = 1.0 - sequences.starts.view(sequences.count, sequences.length)[:, 0].view(1, -1, 1)
+    found = memory(steps, (kept * states[0], kept * states[1]))[0]
+    return found.transpose(0, 1).flatten(0, 1)
 
 
 def critic_features(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:
@@ -214,8 +231,13 @@ class SequenceOutput(PolicyOutput):
 
 
 def recurrent_forward(policy: Any, observations: Tensor, sequences: Sequences) -> PolicyOutput:
-    """Policy outputs for samples, bit for bit as sb3-contrib's `evaluate_actions` has them."""
-    inputs, encoding = as_input(policy, sequences.pad(observations)), None
+    """Policy outputs for samples, bit for bit as sb3-contrib's `evaluate_actions` has them.
+
+    With `sequences.at_once` they are the same within rounding: padding is not encoded either.
+    """
+    padded = not sequences.at_once  # whether the encoder sees padding, as sb3-contrib's does
+    inputs = as_input(policy, sequences.pad(observations) if padded else observations)
+    encoding = None
     if policy.share_features_extractor:
         extractor = policy.features_extractor
         encoding = extractor.encode(inputs) if isinstance(extractor, Encoder) else None
@@ -223,13 +245,19 @@ def recurrent_forward(policy: Any, observations: Tensor, sequences: Sequences) -
     else:
         acting = policy.pi_features_extractor(inputs)
         valuing = policy.vf_features_extractor(inputs)
+    features = acting
+    if padded:
+        features = sequences.unpad(acting)
+        encoding = None if encoding is None else _unpadded(encoding, sequences)
+    else:
+        acting, valuing = sequences.pad(acting), sequences.pad(valuing)
     actor, critic = remembered(policy, acting, valuing, sequences)
     distribution = policy._get_action_dist_from_latent(actor)
     logits = getattr(distribution.distribution, "logits", None)
     return SequenceOutput(
         sequences.unpad(policy.value_net(critic).flatten()),
-        sequences.unpad(acting),
-        None if encoding is None else _unpadded(encoding, sequences),
+        features,
+        encoding,
         None if logits is None else sequences.unpad(logits),
         distribution,
         sequences=sequences,

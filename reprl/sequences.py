@@ -26,6 +26,7 @@ class Sequences:
     starts: Tensor  # (count * length,) float32: 1 where a game begins, 0 in padding
     actor: States  # before the first step of each sequence, as in the rollout
     critic: States
+    at_once: bool = False  # through the memory in one call, not step by step as sb3-contrib does
 
     @property
     def count(self) -> int:

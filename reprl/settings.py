@@ -304,6 +304,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "memory": OneOf(("lstm", "gru")),
         "lstm_size": Number(1, 65_536, whole=True, usual=(16, 1024)),
         "lstm_layers": Number(1, 16, whole=True),
+        "at_once": Flag(),
     },
     "IMPALA": ON_RAY
     | {

@@ -39,6 +39,8 @@ STATES = ("hidden_pi", "cell_pi", "hidden_vf", "cell_vf")
 class _WithSequences(sb3_contrib.RecurrentPPO):
     """sb3-contrib's, with our rollout memory in the place of its own."""
 
+    at_once: bool
+
     def _setup_model(self) -> None:
         super()._setup_model()
         theirs: Any = self.rollout_buffer
@@ -52,13 +54,14 @@ class _WithSequences(sb3_contrib.RecurrentPPO):
             gae_lambda=self.gae_lambda,
             n_envs=self.n_envs,
         )
+        self.rollout_buffer.at_once = self.at_once
 
 
 class RecurrentPPO(Proximal, _WithSequences):
     """PPO with a memory for the policy and one for the value.
 
     With LSTMs and without extras every bit is sb3-contrib's; `memory="gru"` has GRUs in their
-    place.
+    place, and `at_once` sends a sequence through them in one call, the same within rounding.
     """
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = sb3_contrib.RecurrentPPO
@@ -78,12 +81,14 @@ class RecurrentPPO(Proximal, _WithSequences):
         memory: str = "lstm",
         lstm_size: int = 256,
         lstm_layers: int = 1,
+        at_once: bool = False,
         **kwargs: Any,
     ) -> None:
         check = checker(CLASSES["RecurrentPPO"])
         self.memory = str(check("memory", memory))
         self.lstm_size = int(check("lstm_size", lstm_size))
         self.lstm_layers = int(check("lstm_layers", lstm_layers))
+        self.at_once = bool(check("at_once", at_once))
         if kwargs.get("mode", "plain") != "plain":
             raise UserError(f"{type(self).__name__} has no fast mode: set mode=plain.")
         super().__init__(POLICIES[self.memory].get(policy, policy), env, **kwargs)
@@ -120,7 +125,7 @@ class RecurrentPPO(Proximal, _WithSequences):
 
     def settings(self) -> dict[str, Any]:
         size = {"lstm_size": self.lstm_size, "lstm_layers": self.lstm_layers}
-        return super().settings() | {"memory": self.memory, **size}
+        return super().settings() | {"memory": self.memory, "at_once": self.at_once, **size}
 
     def buffer_state(self) -> dict[str, np.ndarray]:
         (hidden_pi, cell_pi), (hidden_vf, cell_vf) = self._last_lstm_states

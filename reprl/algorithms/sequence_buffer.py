@@ -19,6 +19,8 @@ from reprl.sequences import Sequences, States, places
 class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
     """sb3-contrib's buffer, with the states of policy and value before each step."""
 
+    at_once: bool = False  # whether its sequences go through the memory in one call
+
     def starts(self) -> np.ndarray:
         if not self.generator_ready:
             return self.episode_starts
@@ -51,6 +53,7 @@ class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
                 starts=self.to_torch(padded),
                 actor=self._states(self.hidden_states_pi, self.cell_states_pi, batch_inds[first]),
                 critic=self._states(self.hidden_states_vf, self.cell_states_vf, batch_inds[first]),
+                at_once=self.at_once,
             ),
         )
 
