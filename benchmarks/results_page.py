@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from benchmarks import declared_page
 from reprl.analysis.curves import load_curve
@@ -46,6 +47,7 @@ LONG = {
 PUBLISHED = declared_page.PUBLISHED
 PLAIN = "ppo-nature"
 MASKED = ("attention + sparsity + decoder", "attention + contrastive")
+BY_PPO = "ppo-nature_background"
 STEPS = (50_000, 100_000, 150_000, 200_000)
 
 
@@ -299,6 +301,50 @@ def algorithms() -> str:
     return "\n".join(lines)
 
 
+CONTINUED = {  # folder of results/ppo_from_imitation: whom PPO went on from, and their games
+    "best": ("`agent:imitation_best`", "agents/imitation_best"),
+    "s14": ("seed 14 of `imitation_background`", "imitation/imitation_background-s14"),
+}
+
+
+def continued() -> str:
+    """Points of imitated agents, and of the same ones after PPO went on from them."""
+    shown = (CLEAN, "green_lines")
+    heads = [f"{variant}, {when}" for variant in shown for when in ("before", "after PPO")]
+    lines = ["| PPO from | steps | rate | " + " | ".join(heads) + " |", "|---" * 7 + "|"]
+    for name, (words, origin) in CONTINUED.items():
+        place = ROOT / "results" / "ppo_from_imitation" / name
+        after = pd.read_csv(place / "evaluation" / "episodes.csv")
+        before = pd.read_csv(ROOT / "results" / origin / "evaluation" / "episodes.csv")
+        cells = [_games(part, variant) for variant in shown for part in (before, after)]
+        rate = yaml.safe_load((place / "config.yaml").read_text())["algo"]["learning_rate"]
+        lines.append(
+            f"| {words} | {after['step'].iloc[0]:,} | {rate:g} | " + " | ".join(cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+def _games(games: pd.DataFrame, variant: str) -> str:
+    points = games.loc[games["variant"] == variant, "episode_return"]
+    return f"{points.mean():.0f} ± {points.sem():.0f}"
+
+
+def by_ppo() -> str:
+    """PPO on the slow memory beside plain PPO and the best method of the first sweep."""
+    slow = played(collect([ROOT / "results" / "ppo_background"]).episodes)
+    shown = [(table(), PLAIN), (table(), "ppo-nature-drac-gray_boxes"), (slow, BY_PPO)]
+    lines = [f"| method | {CLEAN} | " + " | ".join(PUBLISHED) + " | kept of what it learned |"]
+    lines.append("|---" * 7 + "|")
+    for of, method in shown:
+        part = of.scores.loc[method]
+        cells = [" / ".join(f"{x:.1f}" for x in part[v]) for v in (CLEAN, *PUBLISHED)]
+        share = of.retention(method, dict.fromkeys(PUBLISHED, 1 / len(PUBLISHED)))
+        cells.append(declared_page.percent(share))
+        name = METHODS.get(method, "PPO on the slow memory (`experiment=background`)")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def explored(game: str) -> pd.DataFrame:
     """What `benchmarks.exploration` found in a game."""
     rows = pd.read_csv(ROOT / "results" / "algorithms" / "exploration.csv")
@@ -367,6 +413,8 @@ def notes() -> str:
 
 TABLES = declared_page.TABLES | {
     "notes": notes,
+    "continued": continued,
+    "by ppo": by_ppo,
     "algorithms": algorithms,
     "curiosity": curiosity,
     "procgen": procgen_games,
