@@ -41,6 +41,8 @@ NEAR: dict[str, tuple[str, ...]] = {
         *SHIFTS,
     ),  # with shift and crop
     "noise": ("noise", "moving_video"),
+    "speckle": ("noise", "moving_video"),
+    "boxes_speckle": (*BOXES, "noise", "moving_video"),
     "blur": ("blur",),
     "sharpness": ("blur",),
     "texture": ("noise", "moving_texture", "moving_plasma", "moving_video"),

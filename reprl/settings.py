@@ -479,6 +479,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
     },
     "Intensity": PROBABILITY | {"strength": Number(0, 0.5)},
     "Noise": PROBABILITY | {"deviation": Number(0, 255)},
+    "Speckle": PROBABILITY | {"black": Span(FRACTION), "white": Span(FRACTION)},
     "Blur": PROBABILITY | {"sigma": Span(Number(0.01, 100))},
     "Rotate": PROBABILITY | {"degrees": Number(0, 180), "fill": OneOf(("edge", "black"))},
     # from 1 on corners could meet, and the picture would fold over

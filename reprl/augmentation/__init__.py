@@ -8,7 +8,14 @@ from reprl.augmentation.convolution import RandomConvolution
 from reprl.augmentation.cutout import Cutout
 from reprl.augmentation.geometric import CropResize, Flip, Shift
 from reprl.augmentation.lines import Lines
-from reprl.augmentation.photometric import Blur, Equalize, Intensity, Noise, Sharpness
+from reprl.augmentation.photometric import (
+    Blur,
+    Equalize,
+    Intensity,
+    Noise,
+    Sharpness,
+    Speckle,
+)
 from reprl.augmentation.textures import Texture
 from reprl.augmentation.warps import Perspective, Rotate
 
@@ -31,6 +38,7 @@ __all__ = [
     "Rotate",
     "Sharpness",
     "Shift",
+    "Speckle",
     "Texture",
     "View",
 ]

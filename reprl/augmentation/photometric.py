@@ -48,6 +48,37 @@ class Noise(PictureChange):
         )
 
 
+class Speckle(PictureChange):
+    """Random pixels go black and a few white, others in every frame: what bad light does.
+
+    The shares of both are drawn for each sample. On `env.background=adaptive`, where noise and
+    faint colours leave holes in what is seen, it shows such holes before an agent meets them.
+    """
+
+    moves = False
+
+    def __init__(
+        self,
+        *,
+        black: Sequence[float] = (0.0, 0.5),
+        white: Sequence[float] = (0.0, 0.01),
+        probability: float = 1.0,
+    ) -> None:
+        super().__init__(probability=probability)
+        check = checker(CLASSES["Speckle"], self)
+        self.black = check("black", black)
+        self.white = check("white", white)
+
+    def change(self, observations: Tensor, generator: torch.Generator) -> Tensor:
+        black, white = (
+            uniform(generator, len(observations), 1, 1, 1, low=low, high=high)
+            for low, high in (self.black, self.white)
+        )
+        draws = torch.rand(observations.shape, generator=generator, device=generator.device)
+        changed = observations.masked_fill((draws < black).to(observations.device), 0)
+        return changed.masked_fill_((draws > 1 - white).to(observations.device), 255)
+
+
 class Blur(PictureChange):
     """Gaussian blur with a random width in pixels."""
 

@@ -16,6 +16,7 @@ from reprl.augmentation import (
     RandomConvolution,
     Rotate,
     Sharpness,
+    Speckle,
     Texture,
 )
 from reprl.augmentation.colour import jittered
@@ -86,6 +87,20 @@ def test_sharpness_is_pillows():
         assert np.abs(expected - sharp).max() <= 1.01  # Pillow rounds the smooth one
     same = Sharpness(factor=[1.0, 1.0])(pictures, generator()).observations
     assert torch.equal(same, pictures)
+
+
+def test_speckle_blackens_and_whitens_the_shares_it_draws_in_every_frame_by_itself():
+    gray = torch.full((200, 4, 20, 20), 90, dtype=torch.uint8)
+    result = Speckle(black=[0.2, 0.6], white=[0.1, 0.1])(gray, generator()).observations
+    assert set(result.unique().tolist()) == {0, 90, 255}
+    black = (result == 0).float().mean(dim=(1, 2, 3))
+    assert black.min() > 0.15
+    assert black.max() < 0.65
+    assert black.std() == pytest.approx(0.4 / 12**0.5, rel=0.15)  # a share for each sample
+    assert (result == 255).float().mean() == pytest.approx(0.1, rel=0.02)
+    assert (result[:, 0] != result[:, 1]).float().mean() > 0.3  # holes do not stand still
+    none = Speckle(black=[0, 0], white=[0, 0])(gray, generator()).observations
+    assert torch.equal(none, gray)
 
 
 def test_equalization_is_pillows_on_all_frames_of_a_stack_together():
@@ -204,7 +219,7 @@ def test_colour_jitter_draws_once_for_a_stack_of_rgb_frames_and_refuses_gray_one
 def test_only_warps_move_what_is_in_the_picture():
     assert Rotate.moves
     assert Perspective.moves
-    still = (Texture, Sharpness, Equalize, RandomConvolution, ColorJitter)
+    still = (Texture, Sharpness, Speckle, Equalize, RandomConvolution, ColorJitter)
     assert not any(kind.moves for kind in still)
     assert Compose(steps=["texture", "rotate"]).moves
     assert not Compose(steps=["texture", "equalize"]).moves
