@@ -9,10 +9,11 @@ affair, whatever they are called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reprl.errors import UserError
 from reprl.validation import (
     Address,
     Flag,
@@ -254,6 +255,7 @@ HARD: dict[str, Setting] = {
     "keep": Number(0, 1, open_low=True),  # of top_k
     "temperature": Number(0, open_low=True),  # of gumbel
 }
+HARD_KINDS = {"keep": "top_k", "temperature": "gumbel"}  # settings that only one kind has
 MASK_OPTIMIZER: dict[str, Setting] = {
     "learning_rate": Number(0, 1, open_low=True, optional=True),
     "betas": Numbers(Number(0, 1, open_high=True), "[0.9, 0.999]", count=2, optional=True),
@@ -511,6 +513,18 @@ GROUPS: dict[str, dict[str, Setting]] = {
     "algo.expert": EXPERT,
     "algo.beta": BETA,
 }
+
+
+def check_hard(spec: Any) -> None:
+    """Refuse a setting of `attention.hard` that belongs to the other kind."""
+    if not isinstance(spec, Mapping):
+        return
+    for key, kind in HARD_KINDS.items():
+        if key in spec and spec.get("by") in HARD_KINDS.values() and spec["by"] != kind:
+            raise UserError(
+                f"attention.hard.{key}={spec[key]} belongs to by: {kind} and would change nothing "
+                f"with by: {spec['by']}: write attention.hard={{by:{spec['by']}}}."
+            )
 
 
 def settings_of(group: str, target: Any) -> Settings:

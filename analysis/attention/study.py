@@ -35,6 +35,7 @@ from reprl.analysis.attention.scores import TOLERANCE, attention_scores, relativ
 from reprl.analysis.attention.trend import write_trend
 from reprl.analysis.attention.views import Attribution, MaskView
 from reprl.disk import write_atomically
+from reprl.encoders.hard import gate_of
 from reprl.envs.protocol import VariantSpec
 from reprl.naming import file_name
 from reprl.schema import CLEAN, FAITHFULNESS, SCORES, TableSchema
@@ -85,19 +86,19 @@ def study(
         # The whole recording in one look: a peak that never moved over several games is stuck.
         some = recording.observations[:: max(1, len(recording.observations) // 256)]
         _, raw = inspect(view.encoder, view.network.images(some))
-        labels = mask_labels(recording.cells, raw)
+        labels = mask_labels(recording.cells, raw, gate_of(view.encoder, recording.cells))
         numbers = {"mean": mask_mean(recording.cells), "entropy": mask_entropy(recording.cells)}
     scores = None if recording.objects is None else _scores(recording)
     return Study(recording, scores, labels, numbers)
 
 
-def mask_labels(cells: Tensor, raw: Tensor | None = None) -> list[str]:
+def mask_labels(cells: Tensor, raw: Tensor | None = None, gate: Tensor | None = None) -> list[str]:
     """Collapse labels of a whole recording (N, 1, h, w); flat: nothing stands out, all is gray.
 
     `raw` (M, 1, h, w) is what the mask itself said of some of it: attention of an unbounded mask is
-    divided by its maximum, and would never look black.
+    divided by its maximum, and would never look black. `gate` is what a hard mask makes of it.
     """
-    labels = list(MaskMonitor(patience=1).look(cells, raw).labels)
+    labels = list(MaskMonitor(patience=1).look(cells, raw, gate).labels)
     contrast = float((cells.amax(dim=(2, 3)) - cells.amin(dim=(2, 3))).mean())
     if contrast < SMALLEST_CONTRAST and not {"black", "saturated", "open"} & set(labels):
         labels.append("flat")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from reprl.algorithms.health import dormant_units, effective_rank, feature_norm
 from reprl.algorithms.update import Losses
 from reprl.encoders.base import Encoder, as_images
+from reprl.encoders.hard import gate_of
 from reprl.encoders.masks import Mask
 from reprl.reduction import OneProcess, Reduction
 from reprl.schema import LABELS, is_open
@@ -132,20 +133,24 @@ class MaskMonitor:
     _cell: int = field(default=-1, init=False)
     _looks: int = field(default=0, init=False)
 
-    def look(self, attention: Tensor, raw: Tensor | None = None) -> MaskReport:
+    def look(
+        self, attention: Tensor, raw: Tensor | None = None, gate: Tensor | None = None
+    ) -> MaskReport:
         """Judge attention (B, K, h, w) in [0, 1] of one batch.
 
         `raw` is the mask's own output, by which black is judged: attention of an unbounded mask
-        is divided by its maximum.
+        is divided by its maximum. Of a hard mask the `gate` says what gets through.
         """
-        black = is_black(attention if raw is None else raw)
-        saturated = not black and is_saturated(attention)
+        through = attention if gate is None else gate
+        black = is_black(through if raw is None or gate is not None else raw)
+        saturated = not black and is_saturated(through)
         mean, entropy = mask_mean(attention), mask_entropy(attention)
+        opened = is_open(mask_mean(through), mask_entropy(through))
         self._follow(attention)
         found = {
             "black": black,
             "saturated": saturated,
-            "open": not black and not saturated and is_open(mean, entropy),
+            "open": not black and not saturated and opened,
             "stuck": self._looks >= self.patience,
             "border": not black and is_border(attention),
         }
@@ -203,7 +208,8 @@ def diagnose(
     numbers["features/norm"] = feature_norm(features)
     numbers["features/rms"] = features.square().mean().sqrt().item()
     if losses.attention is not None:
-        report = monitor.look(reduction.gathered(losses.attention), mask)
+        attention = reduction.gathered(losses.attention)
+        report = monitor.look(attention, mask, gate_of(extractor, attention))
         numbers |= {f"attention/{name}": value for name, value in report.numbers().items()}
     return numbers
 

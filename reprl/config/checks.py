@@ -310,6 +310,19 @@ def check_actions(config: Config) -> None:
         )
 
 
+def check_imitation(config: Config) -> None:
+    """Refuse imitation where nobody is there to be imitated."""
+    from reprl.envs.games import game, no_script
+
+    name = config.env.game
+    if config.algo.get("_target_") != "reprl.algorithms.Imitation":
+        return
+    if trust.looks_only() and trust.names_user_code(name):
+        return
+    if game(name).scripted is None:
+        raise UserError(no_script(f"algo={config.choices.get('algo')}", name))
+
+
 def check_motion(config: Config) -> None:
     """Refuse parts that see change where a stack of one frame cannot show any."""
     if config.env.stack > 1:

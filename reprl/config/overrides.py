@@ -18,6 +18,7 @@ from hydra.errors import HydraException
 from reprl.errors import UserError
 from reprl.schedules import KEYS, schedule
 from reprl.schema import CHOSEN
+from reprl.settings import GROUPS
 
 MOST_JOBS = 10_000  # of a sweep
 
@@ -173,11 +174,14 @@ def replacements(overrides: list[str]) -> list[str]:
         if value == {} and override.type == OverrideType.CHANGE:
             raise UserError(f"{text} is empty and would change nothing: give a value.")
         changes = part in CHOSEN and dot and override.type == OverrideType.CHANGE
-        built = isinstance(value, dict) and "_target_" in value
-        if changes and isinstance(value, dict) and not built and _is_schedule(value):
+        if not changes or not isinstance(value, dict):
+            rewritten.append(text)
+            continue
+        replaces = "_target_" in value or key == "attention.hard"
+        if not replaces and key not in GROUPS and _is_schedule(value):  # algo.beta has own keys
             schedule(value, name=key)
-            built = True
-        rewritten += [f"~{key}", f"+{text}"] if changes and built else [text]
+            replaces = True
+        rewritten += [f"~{key}", f"+{text}"] if replaces else [text]
     return rewritten
 
 

@@ -25,6 +25,7 @@ from reprl.config.checks import (
     check_curriculum,
     check_gpus,
     check_gymnasium,
+    check_imitation,
     check_intrinsic,
     check_mirrors,
     check_motion,
@@ -58,6 +59,7 @@ from reprl.settings import (
     SEED,
     STEPS,
     THREADS,
+    check_hard,
     declared,
 )
 from reprl.validation import Flag, Number, Setting, choice, flag
@@ -319,6 +321,8 @@ def check(values: Mapping[str, Any]) -> Config:
     check_shaping(config)
     check_procgen(config)
     check_variants(config)
+    check_imitation(config)
+    check_hard(config.attention.get("hard"))
     check_motion(config)
     check_mirrors(config)
     check_parent(config)

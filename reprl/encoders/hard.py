@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from reprl.errors import UserError, unknown
 from reprl.rng import torch_stream
-from reprl.settings import HARD
+from reprl.settings import HARD, check_hard
 from reprl.validation import checker
 
 
@@ -41,16 +41,20 @@ class Hard(nn.Module):
             self.register_buffer("stream", stream.get_state())
 
     def forward(self, mask: Tensor) -> Tensor:
-        if self.by == "top_k":
-            cells = mask.flatten(2)  # (B, K, h*w)
-            count = max(1, round(self.keep * cells.shape[2]))
-            best = cells.topk(count, dim=2).indices
-            chosen = torch.zeros_like(cells).scatter(2, best, 1.0) * (cells > 0)
-            return _straight_through(chosen.view_as(mask), mask)
-        if not self.training:
-            return _straight_through((mask > 0.5).to(mask), mask)
+        if self.by == "top_k" or not self.training:
+            return _straight_through(self.opened(mask), mask)
         logits = torch.logit(mask, eps=1e-6) + self._noise(mask)
         return _straight_through((logits > 0).to(mask), torch.sigmoid(logits / self.temperature))
+
+    def opened(self, mask: Tensor) -> Tensor:
+        """The gate without chance, 0 or 1: what gets through as an agent is evaluated."""
+        if self.by == "gumbel":
+            return (mask > 0.5).to(mask)
+        cells = mask.flatten(2)  # (B, K, h*w)
+        count = max(1, round(self.keep * cells.shape[2]))
+        best = cells.topk(count, dim=2).indices
+        chosen = torch.zeros_like(cells).scatter(2, best, 1.0) * (cells > 0)
+        return chosen.view_as(mask)
 
     @torch.compiler.disable  # a generator has no place in a compiled graph
     @torch.no_grad()
@@ -76,7 +80,14 @@ def build_hard(spec: str | Mapping[str, Any] | None) -> Hard | None:
     for key in given:
         if key not in HARD:
             raise unknown("key of attention.hard", str(key), HARD)
+    check_hard(given)
     return Hard(**given)
+
+
+def gate_of(network: nn.Module, attention: Tensor) -> Tensor | None:
+    """What a network's hard mask lets through of its attention (B, K, h, w); None without one."""
+    hard = next((m for m in network.modules() if isinstance(m, Hard)), None)
+    return None if hard is None else hard.opened(attention)
 
 
 def streams(network: nn.Module) -> list[Tensor]:

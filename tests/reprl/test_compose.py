@@ -33,6 +33,16 @@ def test_a_schedule_takes_the_place_of_what_was_there(
     assert later.algo["learning_rate"] == {**spec, "start": 1}
 
 
+def test_a_mapping_with_keys_of_its_own_is_no_schedule_and_keeps_the_others() -> None:
+    config = load([*CPU, "algo=imitation", "algo.beta={start:0.9,until:0.5}"])
+    assert config.algo["beta"] == {"start": 0.9, "end": 0.0, "until": 0.5}
+
+
+def test_another_kind_of_hard_mask_leaves_no_key_of_the_first() -> None:
+    config = load([*CPU, "attention=top_k", "attention.hard={by:gumbel}"])
+    assert config.attention["hard"] == {"by": "gumbel"}
+
+
 MISTAKES = {
     "algo.learning_rate={end:0}": ["algo.learning_rate", "start"],
     "algo.learning_rate={kind:cubic,start:1}": ["algo.learning_rate.kind=cubic", "linear"],

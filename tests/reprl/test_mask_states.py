@@ -12,6 +12,7 @@ from reprl.analysis.ablation import attention_state
 from reprl.analysis.attention.study import mask_labels
 from reprl.analysis.load import collect
 from reprl.cli import main
+from reprl.encoders.hard import Hard, gate_of
 from reprl.runs.progress import alarms
 from reprl.schema import MASK_STATES
 from tests.runs import SMALL
@@ -36,6 +37,23 @@ def test_a_run_whose_mask_goes_black_raises_the_alarm(
     assert black.iloc[-1] == 1
     alarm = "ALARM the attention mask is black: nothing gets through"
     assert [alarm in row for row in said] == list(black > 0.5)
+
+
+@pytest.mark.parametrize("by", ["top_k", "gumbel"])
+def test_a_hard_mask_is_judged_by_what_gets_through(by: str) -> None:
+    hard = Hard(by=by).train()
+    spot = 0.02 * torch.rand(4, 1, 21, 21, generator=torch.Generator().manual_seed(0))
+    for soft, labels in ((spot, ()), (spot + 0.97, ())):
+        gate = hard.opened(soft)
+        if by == "top_k":  # a tenth gets through, however faint or bright
+            assert gate.mean() == pytest.approx(44 / 441)
+            assert MaskMonitor().look(soft, soft, gate).labels == labels
+        else:  # a cell is shut below a half and open above it
+            found = MaskMonitor().look(soft, soft, gate).labels
+            assert found == (("black",) if soft.max() < 0.5 else ("saturated",))
+        encoder = torch.nn.Sequential(hard)
+        assert torch.equal(gate_of(encoder, soft), gate)
+    assert gate_of(torch.nn.Identity(), spot) is None
 
 
 def test_every_state_has_its_alarm_and_no_other_metric_of_attention_has_one() -> None:

@@ -28,6 +28,8 @@ SECONDS = 5.0  # of processor time: a wrong value is not worth more
 TRAIN = """
 algo=dqm | algo=dqm is unknown | choose from
 algo=null | algo
+attention=top_k attention.hard.by=gumbel | attention.hard.keep=0.1 | by: top_k
+attention=conv_21 attention.hard={{by:top_k,temperature:0.5}} | attention.hard.temperature=0.5
 attention=conv_2 | attention=conv_2 is unknown | Did you mean
 auxiliary=[contrastive,contrastiv] | contrastiv | Did you mean 'contrastive'?
 augmentation=shft | augmentation=shft is unknown | Did you mean 'shift'?
@@ -44,6 +46,10 @@ encoder=xresnet encoder.squeeze=2 | encoder.squeeze=2
 algo=a2c algo.momentum=0.9 | algo.momentum | algo.optimizer=adam
 +algo.intrinsic=rnd | algo.intrinsic=rnd | set with intrinsic=
 algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
+algo=imitation env=gymnasium | algo=imitation | scripted agent | CartPole
+algo=imitation env.game=boxing | algo=imitation | scripted agent | boxing
+algo=imitation algo.beta={{start:1,kind:linear}} | algo.beta.kind | algo.beta.end
+algo=imitation algo.beta={{start:2,until:0.5}} | algo.beta.start=2
 algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[0.5,1e-4]]}} | .points | rise from 0 to 1
 algo.learning_rate={{kind:piecewise,points:3}} | algo.learning_rate.points=3
 algo.learning_rate={{kind:piecewise,points:[[0,1e-3],[1,7]]}} | algo.learning_rate.points[1]=7
