@@ -87,3 +87,13 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "site" / "api" / "extending.html").read_text()
     assert "reprl.auxiliary.base.AuxiliaryLoss" in page
     assert "https://fonts" not in page
+
+
+@pytest.mark.parametrize(
+    ("group", "page"),
+    [("auxiliary", "losses"), ("attention", "encoders"), ("augmentation", "augmentations")],
+)
+def test_every_part_that_can_be_chosen_is_on_its_page(group: str, page: str) -> None:
+    names = {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")} - {"none"}
+    written = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"`{name}`" not in written} == set()

@@ -78,7 +78,8 @@ def alarms(values: Mapping[str, float], n_actions: int, progress: float) -> list
         if share > 0.5:
             found.append(f"the attention mask is {label}: {meaning}")
     guess = values.get(MASK_CHANCE, 0.0)
-    pointing = values.get(f"{MASK_POINTING}{CLEAN}", 1.0)
+    looked = {k: v for k, v in values.items() if k.startswith(MASK_POINTING)}
+    pointing = looked.get(f"{MASK_POINTING}{CLEAN}", max(looked.values(), default=1.0))
     if progress > 0.5 and pointing <= guess:
         found.append(
             f"the attention mask points at the game's objects in {pointing:.0%} of looks: chance "

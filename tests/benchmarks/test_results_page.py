@@ -35,7 +35,7 @@ SETTINGS = (
     "47,104 steps with what moved within the stack as target, then 98,304 with",
     "for 301,056 steps: 35 minutes of one core, beside other work",
     "because it makes no point for 4,500 steps, with few bricks left",
-    "longer, at a higher rate and from other labels, in 35 minutes of one core",
+    "labels that keep the paddle below the ball, in 35 minutes of one core",
     "in 600 looks of 8 games",
     "under a soft 21x21 mask that nobody teaches",
     "Where the masks look, seeds 11 / 12 / 13",
