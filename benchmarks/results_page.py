@@ -404,8 +404,8 @@ def notes() -> str:
         (
             "`diagonals` is too hard for all",
             "refuted",
-            f"of the first sweep's PPO agents the best method has {diagonals:.1f} points there; but "
-            f"PPO on the slow memory makes {by_slow_ppo}, and by imitation {kept('diagonals')}",
+            f"of the first sweep's PPO agents the best method has {diagonals:.1f} points there; "
+            f"but PPO on the slow memory makes {by_slow_ppo}, and by imitation {kept('diagonals')}",
         ),
         (
             "contrastive losses help generalization",
