@@ -17,9 +17,11 @@ def run(arguments: list[str]) -> int:
     (place,), values = parse("extend", arguments, KEYS, "one")
     if values["total_steps"] is None:
         raise UserError("reprl extend needs total_steps=N, where the run is to end.")
+    from reprl.runs.agents import require_own
     from reprl.runs.extend import extend
     from reprl.runs.folder import open_run
 
+    require_own(place, "extend")
     folder = open_run(place)  # a wrong folder is said before torch loads
     extend(folder, values["total_steps"])
     from reprl.runs.train import resume

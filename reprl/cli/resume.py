@@ -19,8 +19,10 @@ KEYS = {
 def run(arguments: list[str]) -> int:
     folders, values = parse("resume", arguments, KEYS, "one")
     show_life()
+    from reprl.runs.agents import require_own
     from reprl.runs.folder import open_run
 
+    require_own(folders[0], "resume")
     folder = open_run(folders[0])  # a wrong folder is said before torch loads
     number: int | None = values["ranks"]
     if place() is None and (had := _ranks(folder.record(), folder.settings(), number)) > 1:

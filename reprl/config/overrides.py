@@ -177,7 +177,10 @@ def replacements(overrides: list[str]) -> list[str]:
         if not changes or not isinstance(value, dict):
             rewritten.append(text)
             continue
-        replaces = "_target_" in value or key == "attention.hard"
+        if key == "attention.hard":  # null in most masks, and then nothing to take away
+            rewritten += [f"{key}=null", text]
+            continue
+        replaces = "_target_" in value
         if not replaces and key not in GROUPS and _is_schedule(value):  # algo.beta has own keys
             schedule(value, name=key)
             replaces = True

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from reprl.disk import write_atomically
-from reprl.errors import unknown
+from reprl.errors import UserError, unknown
 
 PREFIX = "agent:"
 WORK = Path("runs") / "agents"  # where results of a shipped agent are written
@@ -34,15 +34,29 @@ def folder_of(text: str) -> Path | None:
     return there[name]
 
 
+def is_shipped(place: Path) -> bool:
+    """Whether a folder is that of an agent that ships."""
+    return place.resolve() in {p.resolve() for p in shipped().values()}
+
+
+def require_own(place: Path, command: str) -> None:
+    """Refuse to train in the folder of an agent that ships: everybody starts from the same one."""
+    if is_shipped(place):
+        raise UserError(
+            f"reprl {command} trains in the run's own folder, and {PREFIX}{place.name} ships as it "
+            f"is: reprl train parent={PREFIX}{place.name} goes on from it in a folder of yours."
+        )
+
+
 def work_folder(place: Path, out: Path | None) -> Path | None:
     """Where results go: `out`, and for a shipped agent without it a folder of its own.
 
     A shipped agent's settings and curves are copied there, so that a report can read it; its
     published games stay where they are, or evaluation would find nothing left to play.
     """
-    resolved = place.resolve()
-    if resolved not in {p.resolve() for p in shipped().values()}:
+    if not is_shipped(place):
         return out
+    resolved = place.resolve()
     work = out or WORK / resolved.name
     with suppress(OSError):  # whether it can be written is asked, and said, by who writes there
         work.mkdir(parents=True, exist_ok=True)

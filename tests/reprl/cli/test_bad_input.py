@@ -533,6 +533,8 @@ play where=moon | where=moon
 play seed=-1 | seed=-1
 play {run} {run} | at most one folder
 play {run} variant=nope | nope
+resume agent:imitation | reprl resume | parent=agent:imitation
+extend agent:imitation total_steps=300_000 | reprl extend | parent=agent:imitation
 play agent:imitatoin | imitatoin | imitation
 preview variant=nope | nope
 preview variant=green_lines video=x.mp4 seconds=0 | seconds=0
