@@ -20,6 +20,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from reprl import trust
 from reprl.components import described
+from reprl.envs import minigrid_pictures
 from reprl.envs.defaults import GYMNASIUM
 from reprl.envs.registration import register_envs
 from reprl.errors import UserError, nearest
@@ -46,14 +47,20 @@ def _require_known(identity: str, module: str, plain: str) -> None:
                 f"env.id={identity}: {module} cannot be imported: {described(error)}"
             ) from error
     register_envs()  # ours, reprl/...
+    minigrid_pictures.register(plain)
     with quiet():
         try:
             gymnasium.spec(plain)
         except Exception as error:
-            hint = nearest(plain, gymnasium.registry)
             raise UserError(
-                f"env.id={identity} is no environment that gymnasium knows here.{hint}"
+                f"env.id={identity} is no environment that gymnasium knows here.{_hint(plain)}"
             ) from error
+
+
+def _hint(plain: str) -> str:
+    if minigrid_pictures.is_missing(plain):
+        return " MiniGrid's come with pip install 'reprl[minigrid]'."
+    return nearest(plain, gymnasium.registry)
 
 
 @contextmanager
@@ -70,13 +77,14 @@ def make_single(name: str) -> gymnasium.Env[Any, Any]:
     identity = name.removeprefix(GYMNASIUM)
     with quiet():
         try:
-            return gymnasium.make(identity.rpartition(":")[2])
+            env = gymnasium.make(identity.rpartition(":")[2])
         except Exception as error:
             if isinstance(error, DependencyNotInstalled) and "mujoco" in str(error).lower():
                 raise UserError(
                     f"env.id={identity} is played by MuJoCo: pip install 'reprl[mujoco]'."
                 ) from error
             raise UserError(f"env.id={identity} cannot be made: {described(error)}") from error
+    return minigrid_pictures.pictured(env) if minigrid_pictures.is_grid(env) else env
 
 
 @cache

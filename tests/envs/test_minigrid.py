@@ -1,0 +1,90 @@
+"""MiniGrid's worlds: its own pictures and rewards, runs like others, life without it."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pandas as pd
+import pytest
+from minigrid.core.constants import COLORS
+from minigrid.minigrid_env import MiniGridEnv
+
+from reprl.cli import main
+from reprl.config.schema import load
+from reprl.envs import make_vec_env, minigrid_pictures
+from reprl.envs.gymnasium_ids import make_single, require_known
+from tests.helpers import Commands, refuses
+from tests.reprl.test_gymnasium_runs import PPO, RUN, resumed
+from tests.runs import same_runs
+
+NAME = "gymnasium/MiniGrid-Empty-5x5-v0"
+FORWARD, RIGHT = 2, 1
+
+
+def test_the_goal_is_where_the_agent_sees_it() -> None:
+    env = make_single(NAME)
+    world: Any = env.unwrapped
+    seen, _ = env.reset(seed=3)
+    assert isinstance(world, MiniGridEnv)
+    assert env.observation_space.shape == (84, 84, 3)
+    green = (np.asarray(seen).reshape(7, 12, 7, 12, 3).mean(axis=(1, 3)) @ [-1, 2, -1]) > 100
+    assert COLORS["green"].tolist() == [0, 255, 0]
+    rows, columns = np.nonzero(green)  # the one green tile; the agent stands at row 6, column 3
+    (ahead,), (aside,) = 6 - rows, columns - 3
+    away = np.array([3, 3]) - np.array(world.agent_pos)  # the goal is in the corner
+    right = np.array([-world.dir_vec[1], world.dir_vec[0]])
+    np.testing.assert_array_equal(ahead * world.dir_vec + aside * right, away)
+
+
+def test_a_game_is_minigrids_own() -> None:
+    env = make_vec_env(game=NAME, n_envs=2, seed=5)
+    env.queue(0, 17)
+    theirs = gymnasium.make("MiniGrid-Empty-5x5-v0")
+    theirs.reset(seed=17)
+    assert env.reset().shape == (2, 3, 84, 84)
+    for action in (FORWARD, FORWARD, RIGHT, FORWARD, FORWARD):
+        _, rewards, dones, _ = env.step(np.array([action, -1]))
+        _, reward, terminated, truncated, _ = theirs.step(action)
+        assert rewards[0] == np.float32(reward)
+        assert dones[0] == (terminated or truncated)
+    assert rewards[0] > 0.9  # it is there
+
+
+@pytest.mark.slow
+def test_a_run_resumes_exactly_and_is_evaluated(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    parts = ["env.id=MiniGrid-Empty-5x5-v0", "encoder=nature", "attention=conv", "eval.every=0"]
+    parts += [
+        "auxiliary=contrastive",
+        "augmentation=shift",
+        "total_steps=96",
+        "checkpoint.every=32",
+    ]
+    assert main(["train", *RUN, *PPO, *parts, f"run_dir={whole}"]) == 0
+    assert same_runs(whole, resumed(whole, tmp_path / "again"))
+    assert main(["evaluate", str(whole), "episodes=2", "workers=0", "progress=off"]) == 0
+    games = pd.read_csv(whole / "evaluation" / "episodes.csv")
+    assert games["method"].unique().tolist() == [
+        "minigrid-empty-5x5-v0-ppo-nature-conv-contrastive-shift"
+    ]
+
+
+def test_the_experiment_sees_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    config = load(["experiment=minigrid", "device=cpu"])
+    assert config.env.game == NAME
+    assert config.method == "minigrid-empty-5x5-v0-ppo-nature"
+    wrong = ["train", "env=gymnasium", "env.id=MiniGrid-Empty-5x5-v0"]
+    Commands(capsys).refuse(wrong, "encoder=mlp takes numbers", "pictures", "encoder=nature")
+
+
+def test_without_minigrid_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        minigrid_pictures.importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == "minigrid" else found(name, *more),
+    )
+    with refuses("env.id=BabyAI-Unknown-v0", "pip install 'reprl[minigrid]'"):
+        require_known("gymnasium/BabyAI-Unknown-v0")
