@@ -34,7 +34,8 @@ from reprl.transfer import on_device
 
 # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 MALLOC = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
-Outputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]
+Outputs = tuple[Tensor | None, ...]
+Function = Callable[[Tensor], Outputs]
 Result = TypeVar("Result")
 
 
@@ -73,6 +74,21 @@ def threads_for(rows: int) -> Iterator[None]:
         torch.set_num_threads(available)
 
 
+def in_full(features: Tensor, encoding: EncoderOutput | None) -> Outputs:
+    """Features, feature map and attention as float32, whatever they were computed in."""
+    if encoding is None:
+        return features.float(), None, None
+    attention = None if encoding.attention is None else encoding.attention.float()
+    return features.float(), encoding.feature_map.float(), attention
+
+
+def encoding_of(
+    features: Tensor, feature_map: Tensor | None, attention: Tensor | None
+) -> EncoderOutput | None:
+    """The encoder's output again, of the tensors that a compiled function gave."""
+    return None if feature_map is None else EncoderOutput(features, feature_map, attention)
+
+
 class CompiledPolicy:
     """The policy's forward pass: compiled for the update and for the rollout, or eager.
 
@@ -94,15 +110,19 @@ class CompiledPolicy:
         self.graphs = policy.device.type == "cuda" if graphs is None else graphs
         self.must = False  # a continued run that was compiled must not fall back
         self.compiled: bool | None = None if compile else False  # None: no update has shown it
-        self._walked = False  # back through the update's graph
-        self._eager = self._from_bytes if self.graphs else self._forward
-        self._update: Callable[[Tensor], Outputs] = self._eager
-        self._act: Callable[[Tensor], Outputs] = self._eager
-        if compile:
-            mode = "reduce-overhead" if self.graphs else None
-            # Static shapes: minibatches and environments come in two or three sizes only.
-            self._update = torch.compile(self._eager, dynamic=False, mode=mode)
-            self._act = torch.compile(self._eager, dynamic=False, mode=mode)
+        self._walked: list[Function] = []  # the compiled ones that an update went back through
+        self._eager: Function = self._from_bytes if self.graphs else self._forward
+        self._update = self._made(self._eager)
+        self._act = self._made(self._eager)
+
+    def _made(self, function: Function) -> Function:
+        """A function as it is called: compiled, where the run may be."""
+        if self.compiled is False:
+            return function
+        mode = "reduce-overhead" if self.graphs else None
+        # Static shapes: minibatches and environments come in two or three sizes only.
+        compiled: Function = torch.compile(function, dynamic=False, mode=mode)
+        return compiled
 
     def require(self, compiled: bool) -> None:
         """Hold a continued run to what it was."""
@@ -140,32 +160,33 @@ class CompiledPolicy:
             features, actor, critic, encoding = latents(self.policy, images)
         # .float() leaves float32 as it is; a value of 20 in bfloat16 would be off by a tenth.
         log_probs, values = last_layers(self.policy, actor.float(), critic.float())
-        features = features.float()
-        if encoding is None:
-            return features, None, None, log_probs, values
-        attention = None if encoding.attention is None else encoding.attention.float()
-        return features, encoding.feature_map.float(), attention, log_probs, values
+        return *in_full(features, encoding), log_probs, values
 
     def _from_bytes(self, observations: Tensor) -> Outputs:
         """The same from uint8: a graph's input is copied, so it had better be small."""
         return self._forward(as_images(observations, torch.channels_last))
 
-    def _run(self, compiled: Callable[[Tensor], Outputs], observations: Tensor) -> Outputs:
+    def _run(
+        self, compiled: Function, observations: Tensor, eager: Function | None = None
+    ) -> Outputs:
         def run(images: Tensor) -> Outputs:
             # The gradient instruments walk an update's graph more than once.
             with torch._functorch.config.patch(donated_buffer=False):  # type: ignore[attr-defined]
                 outputs = compiled(images)
-                if torch.is_grad_enabled() and not self._walked:
+                if torch.is_grad_enabled() and compiled not in self._walked:
                     self._walk_back(outputs)
+                    self._walked.append(compiled)
             return outputs
+
+        eager = eager or self._eager
 
         if self.graphs:
             # What the last replay has left in the graphs' memory is overwritten from here on.
             if torch.is_grad_enabled():
                 self.policy.optimizer.zero_grad()
             torch.compiler.cudagraph_mark_step_begin()
-            return self.attempt(run, self._eager, observations)
-        return self.attempt(run, self._eager, as_images(observations, torch.channels_last))
+            return self.attempt(run, eager, observations)
+        return self.attempt(run, eager, as_images(observations, torch.channels_last))
 
     def _walk_back(self, outputs: Outputs) -> None:
         """Go back through the update's graph once: where that half fails, it fails only then."""
@@ -173,14 +194,13 @@ class CompiledPolicy:
         learned = [p for p in self.policy.parameters() if p.requires_grad]
         if ends and learned:
             torch.autograd.grad(ends, learned, retain_graph=True, allow_unused=True)
-        self._walked = True
 
     def forward(self, policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
         """Policy outputs of a minibatch, for the update."""
         features, feature_map, attention, log_probs, values = self._run(self._update, observations)
-        encoding = None
-        if feature_map is not None:
-            encoding = EncoderOutput(features, feature_map, attention)
+        assert features is not None
+        assert values is not None
+        encoding = encoding_of(features, feature_map, attention)
         return PolicyOutput(values, features, encoding, log_probs)
 
     @torch.no_grad()
@@ -188,6 +208,8 @@ class CompiledPolicy:
         """Log-probabilities (n_envs, n_actions) and values (n_envs,) of the rollout."""
         with threads_for(len(observations)):
             *_, log_probs, values = self._run(self._act, observations)
+        assert log_probs is not None
+        assert values is not None
         # A rollout keeps them beyond the next replay of the graph.
         return (log_probs.clone(), values.clone()) if self.graphs else (log_probs, values)
 

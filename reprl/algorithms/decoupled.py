@@ -17,6 +17,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from reprl.algorithms.base import Algorithm
+from reprl.algorithms.compiled import CompiledPolicy
+from reprl.algorithms.compiled_apart import CompiledApart
 from reprl.algorithms.on_policy import UpdateMetrics, build_encoder
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.rollout_buffer import Minibatch
@@ -61,8 +63,6 @@ class Decoupled(PPO):
     def __init__(
         self, policy: Any, env: Any, *, value_epochs: int, value_every: int = 1, **kwargs: Any
     ) -> None:
-        if kwargs.get("mode", "plain") != "plain":
-            raise UserError(f"algo={self.called} has no fast mode: set mode=plain.")
         check = checker(CLASSES[str(self.settings_name)])
         self.value_epochs = int(check("value_epochs", value_epochs))
         self.value_every = value_every
@@ -83,8 +83,12 @@ class Decoupled(PPO):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(self._stream_seed, self.called, "heads"))
             self.heads = nn.ModuleDict(self._heads()).to(self.device)
+        network = self.network
         self.value_update = Update(
-            policy=self.policy, auxiliary=self.losses, forward=critic_forward, moves_copies=False
+            policy=self.policy,
+            auxiliary=self.losses,
+            forward=network.critic if isinstance(network, CompiledApart) else critic_forward,
+            moves_copies=False,
         )
         self.value_update.beside = {}
 
@@ -108,8 +112,19 @@ class Decoupled(PPO):
             policy.parameters(), lr=self.lr_schedule(1), **policy.optimizer_kwargs
         )
 
+    def _compiled(self) -> CompiledPolicy:
+        return CompiledApart(self.policy, compile=self.compile, precision=self.precision)
+
     def _forward(self) -> Forward:
-        return policy_forward if self.joint else actor_forward
+        return self._both_sides() if self.joint else self._actor_side()
+
+    def _both_sides(self) -> Forward:
+        """The forward pass of policy and value."""
+        return self.network.forward if isinstance(self.network, CompiledApart) else policy_forward
+
+    def _actor_side(self) -> Forward:
+        """The forward pass of the policy alone."""
+        return self.network.actor if isinstance(self.network, CompiledApart) else actor_forward
 
     def modules(self) -> dict[str, nn.Module]:
         return super().modules() | {"heads": self.heads}

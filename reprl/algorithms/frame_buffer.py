@@ -174,6 +174,10 @@ class FrameMemory(RolloutMemory):
         """Observations (B, stack, H, W) from slots (B, stack), on the device."""
         return self.pool.stacks(slots).to(self.device)
 
+    def all_observations(self) -> np.ndarray:
+        found = [self._stacks(slots).cpu().numpy() for slots in self.slots]
+        return np.stack(found)
+
     def at(self, index: np.ndarray, offset: int) -> tuple[Tensor, Tensor]:
         require_reach(offset, self.history)
         env, time = index // self.buffer_size, index % self.buffer_size

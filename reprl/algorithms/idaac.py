@@ -19,7 +19,7 @@ from reprl.algorithms.decoupled import Decoupled
 from reprl.algorithms.on_policy import UpdateMetrics, weight_at
 from reprl.algorithms.rollout_buffer import Minibatch
 from reprl.algorithms.update import MinibatchLoss, Term
-from reprl.policy import PolicyOutput, actor_forward, actor_width
+from reprl.policy import PolicyOutput, actor_width
 from reprl.rng import torch_stream
 from reprl.settings import CLASSES
 from reprl.validation import checker
@@ -178,7 +178,7 @@ class IDAAC(Decoupled):
         uniforms = torch.rand(len(place), generator=self.pairs, dtype=torch.float64).numpy()
         other, valid = companions(memory.episode_starts, env, time, uniforms)
         seen = memory.to_torch(memory.observed(env * memory.buffer_size + other))
-        second = actor_forward(self.policy, seen).actor
+        second = self._actor_side()(self.policy, seen).actor
         assert output.actor is not None
         assert second is not None
         earlier = memory.to_torch((time < other).astype(np.float32))

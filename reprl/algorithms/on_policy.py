@@ -222,9 +222,7 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             keep_memory()
             self.policy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.policy.optimizer = fuse(self.policy.optimizer)
-            self.network = CompiledPolicy(
-                self.policy, compile=self.compile, precision=self.precision
-            )
+            self.network = self._compiled()
         if hasattr(self.rollout_buffer, "gap"):  # it keeps each frame of the stacks once
             frames: Any = self.rollout_buffer
             frames.gap = int(getattr(self.env, "gap", 1))
@@ -266,6 +264,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         )
         if self.specs.intrinsic is not None:
             self._become_curious(self.specs.intrinsic)
+
+    def _compiled(self) -> CompiledPolicy:
+        """The fast mode's forward passes."""
+        return CompiledPolicy(self.policy, compile=self.compile, precision=self.precision)
 
     def _complete_policy(self) -> None:
         """Change what SB3 has built, before anything is added to its optimizer."""

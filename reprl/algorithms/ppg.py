@@ -22,7 +22,7 @@ from reprl.algorithms.phase_memory import PhaseMemory
 from reprl.algorithms.update import MinibatchLoss, Term, Update
 from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
-from reprl.policy import PolicyOutput, actor_forward, actor_width, policy_forward
+from reprl.policy import PolicyOutput, actor_forward, actor_width
 from reprl.settings import CLASSES
 from reprl.transfer import on_device
 from reprl.validation import checker
@@ -91,7 +91,7 @@ class PPG(Decoupled):
         self.phase_update = Update(
             policy=policy,
             auxiliary=self.losses,
-            forward=policy_forward,
+            forward=self._both_sides(),
             optimizer=self.phase_optimizer,
             moves_copies=False,
         )
@@ -129,7 +129,7 @@ class PPG(Decoupled):
 
     def _train(self) -> None:
         if self.auxiliary_epochs:
-            self.memory.add(self.rollout_buffer.observations, self.rollout_buffer.returns)
+            self.memory.add(self.rollout_buffer.all_observations(), self.rollout_buffer.returns)
         super()._train()
         if len(self.memory) >= self.n_policy_phases:
             began = perf_counter()

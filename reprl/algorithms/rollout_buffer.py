@@ -108,6 +108,10 @@ class RolloutMemory(RolloutBuffer):
             **self.boxes_of(index),
         }
 
+    def all_observations(self) -> np.ndarray:
+        """The rollout's observations (T, n_envs, ...); ask before minibatches are drawn."""
+        return self.observations
+
     def observed(self, index: np.ndarray, later: int = 0) -> np.ndarray:
         """Observations (B, ...) of samples, or `later` steps on, whatever ended in between."""
         env, time = index // self.buffer_size, index % self.buffer_size

@@ -27,7 +27,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")
 CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
 ON_RAY = ("IMPALA", "APEX")  # trained by RLlib, with losses of its own alone
-PLAIN_ONLY = ("Reinforce", "PPG", "IDAAC", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS, *ON_RAY)
+PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS, *ON_RAY)
 EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
 FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),

@@ -228,7 +228,7 @@ def test_unusual_values_are_named() -> None:
 
 
 def test_the_instruments_and_the_compiler_are_keys_of_every_algorithm() -> None:
-    plain = {"reinforce", "ppg", "idaac", "recurrent_ppo", "dqn", "qrdqn"}  # no fast mode
+    plain = {"reinforce", "recurrent_ppo", "dqn", "qrdqn"}  # no fast mode
     plain |= {"sac", "td3", "ddpg", "impala", "apex"}
     for algo in {*options("algo")} - plain:
         loss = ["auxiliary=spr"] if algo == "pretrain" else []  # all that it learns from
