@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from benchmarks import declared_page
+from benchmarks import declared_page, retraining_page
 from reprl.analysis.curves import load_curve
 from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
@@ -253,21 +253,28 @@ def agents_mask() -> str:
 
 
 def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
-    """Mean points, with their standard errors over games, of every player of other games."""
+    """Mean points of every player of other games: seed by seed, or with their standard errors."""
     lines = ["| game | player | " + " | ".join(variants.values()) + " |"]
     lines.append("|---" * (2 + len(variants)) + "|")
     for game in games:
         place = ROOT / "results" / "games" / game
         played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
         for method, rows in played_.groupby("method", sort=False):
-            found = rows.groupby("variant")["episode_return"]
-            cells = [
-                f"{found.mean()[v]:.1f} ± {found.sem()[v]:.1f}" if v in found.groups else ""
-                for v in variants
-            ]
+            cells = [_by_seed(rows[rows["variant"] == v]) for v in variants]
             name = str(method).removeprefix(f"{game.replace('/', '-')}-")
             lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _by_seed(rows: pd.DataFrame) -> str:
+    """The mean of each training seed's games, or of one's with its standard error."""
+    if not len(rows):
+        return ""
+    means = rows.groupby("train_seed")["episode_return"].mean()
+    if len(means) > 1:
+        return " / ".join(f"{x:.1f}" for x in means)
+    points = rows["episode_return"]
+    return f"{points.mean():.1f} ± {points.sem():.1f}"
 
 
 def procgen_games() -> str:
@@ -425,25 +432,29 @@ def notes() -> str:
     return "\n".join(lines + [f"| {a} | {b} | {c} |" for a, b, c in rows])
 
 
-TABLES = declared_page.TABLES | {
-    "notes": notes,
-    "continued": continued,
-    "by ppo": by_ppo,
-    "algorithms": algorithms,
-    "curiosity": curiosity,
-    "procgen": procgen_games,
-    "other games": ale_games,
-    "shipped mask": agents_mask,
-    "shipped": agents_scores,
-    "shipped more": agents_elsewhere,
-    "seeds": each_seed,
-    "means": means,
-    "looks": looks,
-    "learning": learning,
-    "first": first_scores,
-    "first learning": first_learning,
-    "first looks": first_looks,
-}
+TABLES = (
+    declared_page.TABLES
+    | retraining_page.TABLES
+    | {
+        "notes": notes,
+        "continued": continued,
+        "by ppo": by_ppo,
+        "algorithms": algorithms,
+        "curiosity": curiosity,
+        "procgen": procgen_games,
+        "other games": ale_games,
+        "shipped mask": agents_mask,
+        "shipped": agents_scores,
+        "shipped more": agents_elsewhere,
+        "seeds": each_seed,
+        "means": means,
+        "looks": looks,
+        "learning": learning,
+        "first": first_scores,
+        "first learning": first_learning,
+        "first looks": first_looks,
+    }
+)
 
 
 @lru_cache(maxsize=1)
