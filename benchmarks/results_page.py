@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from benchmarks import declared_page, retraining_page
+from benchmarks import declared_page, games_page
 from reprl.analysis.curves import load_curve
 from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
+from reprl.analysis.stats import Estimate
 from reprl.analysis.summary import overall
 from reprl.disk import replacing, write_atomically
 from reprl.envs.variation import variants as variants_of
@@ -45,18 +46,21 @@ LONG = {
     "attention + contrastive": "attention + contrastive, gray boxes as views",
 }
 PUBLISHED = declared_page.PUBLISHED
-PLAIN = "ppo-nature"
+PLAIN, CURL = "ppo-nature", "ppo-nature-contrastive-gray_boxes"
 MASKED = ("attention + sparsity + decoder", "attention + contrastive")
-BY_PPO = "ppo-nature_background"
+BY_PPO = {  # folders of results/: PPO on other inputs, with the first sweep's steps and settings
+    "ppo_background": ("ppo-nature_background", "PPO on the slow memory (`experiment=background`)"),
+    "ppo_differences": ("ppo-nature_differences", "PPO on differences (`experiment=differences`)"),
+}
 STEPS = (50_000, 100_000, 150_000, 200_000)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def results(name: str = "methods") -> Results:
     return collect([ROOT / "results" / name])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def table(name: str = "methods") -> Played:
     return played(results(name).episodes)
 
@@ -234,82 +238,22 @@ def agents_elsewhere() -> str:
 
 
 def agents_mask() -> str:
-    """Where the mask of the shipped agent that has one looks."""
-    scores = pd.read_csv(shipped()["imitation_mask"] / "attention" / "scores.csv")
-    lines = ["| object | variant | peak on it | by chance | energy there, times a uniform mask's |"]
-    lines.append("|---" * 5 + "|")
-    for thing in ("ball or paddle", "distractor"):
-        for variant in (CLEAN, "green_lines", "diagonals"):
-            part = scores[(scores["object"] == thing) & (scores["variant"] == variant)]
-            if not len(part):
-                continue
-            point, energy = (part[part["metric"] == m].iloc[0] for m in ("pointing", "energy"))
-            name = "what is drawn" if thing == "distractor" else thing
-            lines.append(
-                f"| {name} | {variant} | {100 * point['value']:.0f} % | "
-                f"{100 * point['chance']:.1f} % | {energy['value'] / energy['chance']:.1f} |"
-            )
-    return "\n".join(lines)
-
-
-def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
-    """Mean points of every player of other games: seed by seed, or with their standard errors."""
-    lines = ["| game | player | " + " | ".join(variants.values()) + " |"]
-    lines.append("|---" * (2 + len(variants)) + "|")
-    for game in games:
-        place = ROOT / "results" / "games" / game
-        played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
-        for method, rows in played_.groupby("method", sort=False):
-            cells = [_by_seed(rows[rows["variant"] == v]) for v in variants]
-            name = str(method).removeprefix(f"{game.replace('/', '-')}-")
-            lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _by_seed(rows: pd.DataFrame) -> str:
-    """The mean of each training seed's games, or of one's with its standard error."""
-    if not len(rows):
-        return ""
-    means = rows.groupby("train_seed")["episode_return"].mean()
-    if len(means) > 1:
-        return " / ".join(f"{x:.1f}" for x in means)
-    points = rows["episode_return"]
-    return f"{points.mean():.1f} ± {points.sem():.1f}"
-
-
-def procgen_games() -> str:
-    """Points on the levels of training and on others."""
-    levels = {CLEAN: "training levels", "unseen": "unseen levels"}
-    return games_table(("procgen/coinrun", "procgen/starpilot"), levels)
-
-
-def ale_games() -> str:
-    """Points in ALE's other games, clean and drawn over."""
-    shown = (CLEAN, "green_lines", "noise")
-    return games_table(("pong", "freeway", "boxing"), {v: v for v in shown})
-
-
-ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
-    "cartpole_memory_s": ("CartPole without velocities", "`experiment=cartpole_memory`"),
-    "cartpole_plain_s": ("CartPole without velocities", "the same without memory"),
-    "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
-    "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
-    "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
-}
-
-
-def algorithms() -> str:
-    """Mean points of every seed's games, of algorithms other than PPO and imitation."""
-    lines = ["| task | agent | steps | games a seed | points, seed by seed |", "|---" * 5 + "|"]
-    for name, (task, agent) in ALGORITHMS.items():
-        folders = sorted((ROOT / "results" / "algorithms").glob(f"{name}*/evaluation/episodes.csv"))
-        games = pd.concat([pd.read_csv(file) for file in folders])
-        for variant, rows in games.groupby("variant", sort=False):
-            seeds_ = rows.groupby("train_seed")["episode_return"]
-            points = " / ".join(f"{x:.1f}" for x in seeds_.mean())
-            where = task if variant == CLEAN else f"{task}, `{variant}`"
-            cells = (where, agent, f"{rows['step'].max():,}", str(seeds_.size().max()), points)
-            lines.append(f"| {' | '.join(cells)} |")
+    """Where the masks of the shipped agents that have one look."""
+    heads = "| agent | object | variant | peak on it | by chance | energy there, times a uniform "
+    lines = [heads + "mask's |", "|---" * 6 + "|"]
+    for name in ("imitation_mask", "imitation_where"):
+        scores = pd.read_csv(shipped()[name] / "attention" / "scores.csv")
+        for thing in ("ball or paddle", "distractor"):
+            for variant in (CLEAN, "green_lines", "diagonals"):
+                part = scores[(scores["object"] == thing) & (scores["variant"] == variant)]
+                if not len(part):
+                    continue
+                point, energy = (part[part["metric"] == m].iloc[0] for m in ("pointing", "energy"))
+                words = "what is drawn" if thing == "distractor" else thing
+                lines.append(
+                    f"| `agent:{name}` | {words} | {variant} | {100 * point['value']:.0f} % | "
+                    f"{100 * point['chance']:.1f} % | {energy['value'] / energy['chance']:.1f} |"
+                )
     return "\n".join(lines)
 
 
@@ -341,45 +285,67 @@ def _games(games: pd.DataFrame, variant: str) -> str:
     return f"{points.mean():.0f} ± {points.sem():.0f}"
 
 
-@lru_cache(maxsize=1)
-def slow_ppo() -> Played:
-    return played(collect([ROOT / "results" / "ppo_background"]).episodes)
-
-
 def by_ppo() -> str:
-    """PPO on the slow memory beside plain PPO and the best method of the first sweep."""
-    shown = [(table(), PLAIN), (table(), "ppo-nature-drac-gray_boxes"), (slow_ppo(), BY_PPO)]
+    """PPO on other inputs beside plain PPO and the best method of the first sweep."""
+    shown = [(table(), m, METHODS[m]) for m in (PLAIN, "ppo-nature-drac-gray_boxes")]
+    shown += [(table(folder), *names) for folder, names in BY_PPO.items()]
     lines = [f"| method | {CLEAN} | " + " | ".join(PUBLISHED) + " | kept of what it learned |"]
     lines.append("|---" * 7 + "|")
-    for of, method in shown:
+    for of, method, name in shown:
         part = of.scores.loc[method]
         cells = [" / ".join(f"{x:.1f}" for x in part[v]) for v in (CLEAN, *PUBLISHED)]
-        share = of.retention(method, dict.fromkeys(PUBLISHED, 1 / len(PUBLISHED)))
-        cells.append(declared_page.percent(share))
-        name = METHODS.get(method, "PPO on the slow memory (`experiment=background`)")
+        cells.append(declared_page.percent(_kept(of, method)))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def explored(game: str) -> pd.DataFrame:
-    """What `benchmarks.exploration` found in a game."""
-    rows = pd.read_csv(ROOT / "results" / "algorithms" / "exploration.csv")
-    return rows[rows["game"] == game]
-
-
-def curiosity() -> str:
-    """Crossings of Freeway's road in training that pays nothing, with curiosity and without."""
-    rows = explored("freeway")
-    lines = ["| game | agent | steps | crossings, seed by seed |", "|---" * 4 + "|"]
-    for (game, method), part in rows.groupby(["game", "method"], sort=False):
-        crossings = " / ".join(f"{x:.0f}" for x in part.sort_values("seed")["points"])
-        lines.append(f"| {game} | {method} | {part['steps'].iloc[0]:,} | {crossings} |")
+def parts() -> str:
+    """What each part keeps on the mean of the four, by imitation and by PPO."""
+    d = declared_page
+    sweep = table()
+    rows: list[tuple[str, str | None, tuple[Played, str] | None]] = [
+        ("nothing: frames", d.FRAMES, (sweep, PLAIN)),
+        ("differences of the stack", d.CHANGE, _by_ppo("ppo_differences")),
+        ("a slow memory of the picture", d.SLOW, _by_ppo("ppo_background")),
+        (
+            "a mask that nobody teaches (by PPO with sparsity and a decoder)",
+            d.UNTAUGHT,
+            (sweep, "ppo-nature-conv_21-decoder+sparsity"),
+        ),
+        ("a mask of motion alone", d.MOTION, None),
+        ("a contrastive loss (by PPO with boxes in its views)", d.CONTRASTIVE, (sweep, CURL)),
+        ("kept the same on boxes (DrAC)", d.DRAC, (sweep, "ppo-nature-drac-gray_boxes")),
+        (
+            "trained on boxes (by imitation and lines)",
+            d.DRAWN,
+            (sweep, "ppo-nature-gray_boxes"),
+        ),
+        ("the same under a mask that is taught by motion", d.TAUGHT, None),
+        ("the same under a mask that is taught where things are", d.NEWEST, None),
+    ]
+    lines = ["| what is added to frames, or put in their place | by imitation | by PPO |"]
+    lines.append("|---" * 3 + "|")
+    for words, imitated, learned in rows:
+        cells = [
+            "" if found is None else declared_page.percent(_kept(*found))
+            for found in ((d.table(), imitated) if imitated else None, learned)
+        ]
+        lines.append(f"| {words} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _by_ppo(folder: str) -> tuple[Played, str]:
+    return table(folder), BY_PPO[folder][0]
+
+
+def _kept(of: Played, method: str) -> Estimate:
+    """The share of what was learned that is kept on the mean of the four."""
+    return of.retention(method, dict.fromkeys(PUBLISHED, 1 / len(PUBLISHED)))
 
 
 def notes() -> str:
     """What former users of these variants noted, and what the runs here say of it."""
-    scores, curl = table().scores, "ppo-nature-contrastive-gray_boxes"
+    scores = table().scores
     declared = declared_page.table()
     frames, slow = "imitation-nature", "imitation-nature_background"
 
@@ -395,7 +361,10 @@ def notes() -> str:
         *(declared.sample(m, PUBLISHED) for m in (declared_page.CONTRASTIVE, frames))
     )
     diagonals = scores.loc[list(METHODS), "diagonals"].groupby(level="method").mean().max()
-    by_slow_ppo = " / ".join(f"{x:.1f}" for x in slow_ppo().scores.loc[BY_PPO, "diagonals"])
+    method, _ = BY_PPO["ppo_background"]
+    by_slow_ppo = " / ".join(
+        f"{x:.1f}" for x in table("ppo_background").scores.loc[method, "diagonals"]
+    )
     rows = [
         (
             "`constant_rectangle` is too easy: agents generalize without help",
@@ -417,7 +386,7 @@ def notes() -> str:
         (
             "contrastive losses help generalization",
             "undecided",
-            f"{_gap(against(curl))} points against plain PPO, three seeds each; by imitation "
+            f"{_gap(against(CURL))} points against plain PPO, three seeds each; by imitation "
             f"{_gap(contrast)} against frames alone",
         ),
         (
@@ -434,15 +403,12 @@ def notes() -> str:
 
 TABLES = (
     declared_page.TABLES
-    | retraining_page.TABLES
+    | games_page.TABLES
     | {
         "notes": notes,
         "continued": continued,
         "by ppo": by_ppo,
-        "algorithms": algorithms,
-        "curiosity": curiosity,
-        "procgen": procgen_games,
-        "other games": ale_games,
+        "parts": parts,
         "shipped mask": agents_mask,
         "shipped": agents_scores,
         "shipped more": agents_elsewhere,
@@ -465,7 +431,7 @@ def sentences() -> dict[str, list[str]]:
     boxed = [m for m in METHODS if "boxes" in m]
     plain, decoder = PLAIN, "ppo-nature-conv_21-decoder+sparsity"
     drac, both = "ppo-nature-drac-gray_boxes", "ppo-nature-conv_21-contrastive-gray_boxes"
-    curl = "ppo-nature-contrastive-gray_boxes"
+    curl = CURL
     random = table().reference({CLEAN: 1.0})
     assert random.games is not None
     error = random.games[:, 1].std(ddof=1) / np.sqrt(len(random.games))
@@ -569,7 +535,7 @@ def _of_first(first: pd.DataFrame) -> list[str]:
 
 def _algorithms() -> list[str]:
     """What the page of algorithms says of curiosity in Pitfall."""
-    found = explored("pitfall").set_index("method")
+    found = games_page.explored("pitfall").set_index("method")
     scenes = found["rooms"]
     return [
         f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
@@ -587,19 +553,26 @@ def _readme() -> list[str]:
         games |= set(main.groupby("variant").size())
     (step,), (count,) = steps, games
     variants = len(variants_of("breakout")) - 1  # without the clean game
-    scores = pd.read_csv(shipped()["imitation_mask"] / "attention" / "scores.csv")
-    keys = ["object", "variant", "metric"]
-    looks = scores.set_index(keys).loc[("ball or paddle", "green_lines", "pointing")]
+    adaptive, plain = (_behind_lines(name) for name in ("imitation_mask", "imitation_where"))
     best = published_games("imitation_best").groupby("variant")["episode_return"].mean()
     return [
         f"{best[CLEAN]:.0f} points, and at least {best[PUBLISHED].min():.0f} on each of the four "
         "published variants.",
-        f"its peak is on ball or paddle in {100 * looks['value']:.0f} % of looks behind the lines, "
-        f"by chance {100 * looks['chance']:.1f} %.",
+        f"its peak is on ball or paddle in {100 * adaptive['value']:.0f} % of looks behind the "
+        f"lines, by chance {100 * adaptive['chance']:.1f} %.",
+        f"its peak is there in {100 * plain['value']:.0f} % of looks behind the lines",
         f"for {step:,} steps, one seed, {count} games a variant.",
         f"on {variants} variants of the real game",
         f"{variants} changes of picture and physics",
     ]
+
+
+def _behind_lines(name: str) -> pd.Series:
+    """How often the mask of a shipped agent peaks on ball or paddle behind green lines."""
+    scores = pd.read_csv(shipped()[name] / "attention" / "scores.csv")
+    keys = ["object", "variant", "metric"]
+    found: pd.Series = scores.set_index(keys).loc[("ball or paddle", "green_lines", "pointing")]
+    return found
 
 
 def _masks(method: str, *, of: str = "methods") -> list[tuple[dict[str, float], list[str]]]:

@@ -162,6 +162,11 @@ def critic_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
     return policy.mlp_extractor.forward_critic(features)
 
 
+def actor_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
+    """What the action head is given of the policy's features: (B, actor_width)."""
+    return policy.mlp_extractor.forward_actor(features)
+
+
 def critic_width(policy: ActorCriticPolicy) -> int:
     """How many numbers `critic_latent` gives."""
     return int(policy.mlp_extractor.latent_dim_vf)
@@ -174,8 +179,18 @@ def actor_width(policy: ActorCriticPolicy) -> int:
 
 def last_layers(policy: ActorCriticPolicy, actor: Tensor, critic: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, n_actions) of discrete actions and values (B,)."""
-    log_probs = torch.log_softmax(policy.action_net(actor), dim=-1)
-    return log_probs, policy.value_net(critic).flatten()
+    return actor_layers(policy, actor), critic_layers(policy, critic)
+
+
+def actor_layers(policy: ActorCriticPolicy, actor: Tensor) -> Tensor:
+    """Log-probabilities (B, n_actions) of discrete actions alone."""
+    return torch.log_softmax(policy.action_net(actor), dim=-1)
+
+
+def critic_layers(policy: ActorCriticPolicy, critic: Tensor) -> Tensor:
+    """Values (B,) alone."""
+    values: Tensor = policy.value_net(critic).flatten()
+    return values
 
 
 def action_logits(policy: ActorCriticPolicy, inputs: Tensor) -> Tensor:

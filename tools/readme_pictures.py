@@ -6,7 +6,7 @@ docs/images/agents.png: what an agent is shown of each variant, and what two age
 docs/images/agents.gif: two agents on green_lines, the same game side by side, under the heat of
 where each looks: its mask where it has one, else where blurring the picture changes its policy. The
 second agent is the one named, else the first of MASKED that ships, else the second of the strip.
-docs/images/diagonals.gif: the same on diagonals.
+docs/images/diagonals.gif: the same on diagonals; docs/images/where.gif with a mask over frames.
 docs/images/report_laptop.png, report_phone.png: the first screens of the report of results/methods,
 in Chromium, without which they stay as they are.
 """
@@ -50,7 +50,11 @@ MASKED = (
 CAUGHT, HOLDS = (178, 60, 23), (13, 98, 140)
 COLOURS = {"imitation": CAUGHT, "imitation_background": HOLDS}
 HEATS = {"mask": "its mask", "perturbation": "what it depends on"}
-FILMS = {"agents.gif": "green_lines", "diagonals.gif": "diagonals"}
+FILMS = {  # the variant, and the second agent where it is always the same
+    "agents.gif": ("green_lines", None),
+    "diagonals.gif": ("diagonals", None),
+    "where.gif": ("diagonals", "imitation_where"),
+}
 NAMES = ("only_drac:DrAC", "plain:plain PPO")  # as docs/report.md calls them
 INK, PAPER = (30, 33, 38), (255, 255, 255)
 WIDTH, HEIGHT, GAP, HEAD = 160, 210, 16, 38
@@ -177,8 +181,8 @@ def main() -> None:
     screens()
     strip().save(IMAGES / "agents.png", optimize=True)
     asked = sys.argv[1] if len(sys.argv) > 1 else None
-    for name, variant in FILMS.items():
-        first, *rest = [page.quantize(48) for page in film(second(asked), variant)]
+    for name, (variant, always) in FILMS.items():
+        first, *rest = [page.quantize(48) for page in film(second(always or asked), variant)]
         first.save(IMAGES / name, save_all=True, append_images=rest, duration=66, loop=0)
 
 

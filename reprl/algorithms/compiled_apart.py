@@ -9,7 +9,17 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
 from reprl.algorithms.compiled import CompiledPolicy, Outputs, encoding_of, in_full
-from reprl.policy import PolicyOutput, critic_features, critic_latent, encoded, last_layers, latents
+from reprl.policy import (
+    PolicyOutput,
+    actor_latent,
+    actor_layers,
+    critic_features,
+    critic_latent,
+    critic_layers,
+    encoded,
+    last_layers,
+    latents,
+)
 from reprl.precision import FP32, computing_in
 
 
@@ -28,16 +38,15 @@ class CompiledApart(CompiledPolicy):
         policy = self.policy
         with computing_in(self.precision, images.device.type):
             features, encoding = encoded(policy.pi_features_extractor, images)
-            actor = policy.mlp_extractor.forward_actor(features).float()
-        log_probs = policy.action_net(actor).log_softmax(-1)
-        return *in_full(features, encoding), actor, log_probs
+            actor = actor_latent(policy, features).float()
+        return *in_full(features, encoding), actor, actor_layers(policy, actor)
 
     def _critic_side(self, images: Tensor) -> Outputs:
         """(B, stack, H, W) -> the value's features, values."""
         with computing_in(self.precision, images.device.type):
             features = critic_features(self.policy, images)
             critic = critic_latent(self.policy, features).float()
-        return features.float(), self.policy.value_net(critic).flatten()
+        return features.float(), critic_layers(self.policy, critic)
 
     def _both_sides(self, images: Tensor) -> Outputs:
         """(B, stack, H, W) -> all of the actor's side, and the values."""

@@ -58,7 +58,6 @@ algo.learning_rate={{kind:one_cycle,start:1e-4,peak:2}} | algo.learning_rate.pea
 algo.learning_rate={{kind:linear,start:1e-4,peak:1e-3}} | algo.learning_rate.peak | one_cycle
 algo=reinforce algo.baseline=3 | algo.baseline=3
 algo=reinforce mode=fast | algo=reinforce | mode=plain
-algo=ppg mode=fast | algo=ppg | mode=plain
 algo=ppg ranks=2 threads=1 | ranks=2 | algo=ppg
 algo=ppg algo.n_policy_phases=0 | algo.n_policy_phases=0
 algo=ppg algo.beta_clone=-1 | algo.beta_clone=-1
@@ -66,7 +65,6 @@ algo=ppg algo.auxiliary_epoch=6 | algo.auxiliary_epoch | auxiliary_epochs
 algo=ppg algo.auxiliary_batch_size=1e5 | algo.auxiliary_batch_size=100000 | n_policy_phases=32
 algo=ppg algo.n_policy_phases=10000 algo.n_steps=100000 | n_policy_phases=10000 | GB
 algo=ppg intrinsic=rnd | intrinsic=rnd | algo=ppg
-algo=idaac mode=fast | algo=idaac | mode=plain
 algo=idaac algo.order_coef=-1 | algo.order_coef=-1
 algo=idaac algo.value_every=0 | algo.value_every=0
 algo=idaac algo.beta_clone=1 | algo.beta_clone

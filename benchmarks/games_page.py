@@ -1,0 +1,101 @@
+"""Other games and other algorithms for docs/results.md, from results/games and results/algorithms.
+
+games of agents elsewhere than in Breakout by PPO or imitation -> the tables that
+`benchmarks.results_page` puts on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from reprl.schema import CLEAN
+
+ROOT = Path(__file__).parent.parent
+
+
+def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
+    """Mean points of every player of other games: seed by seed, or with their standard errors."""
+    lines = ["| game | player | " + " | ".join(variants.values()) + " |"]
+    lines.append("|---" * (2 + len(variants)) + "|")
+    for game in games:
+        place = ROOT / "results" / "games" / game
+        played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
+        for method, rows in played_.groupby("method", sort=False):
+            cells = [_by_seed(rows[rows["variant"] == v]) for v in variants]
+            name = str(method).removeprefix(f"{game.replace('/', '-')}-")
+            lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _by_seed(rows: pd.DataFrame) -> str:
+    """The mean of each training seed's games, or of one's with its standard error."""
+    if not len(rows):
+        return ""
+    means = rows.groupby("train_seed")["episode_return"].mean()
+    if len(means) > 1:
+        return " / ".join(f"{x:.1f}" for x in means)
+    points = rows["episode_return"]
+    return f"{points.mean():.1f} ± {points.sem():.1f}"
+
+
+def procgen_games() -> str:
+    """Points on the levels of training and on others."""
+    levels = {CLEAN: "training levels", "unseen": "unseen levels"}
+    return games_table(("procgen/coinrun", "procgen/starpilot"), levels)
+
+
+def ale_games() -> str:
+    """Points in ALE's other games, clean and drawn over."""
+    shown = (CLEAN, "green_lines", "noise")
+    return games_table(("pong", "freeway", "boxing"), {v: v for v in shown})
+
+
+ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
+    "cartpole_memory_s": ("CartPole without velocities", "`experiment=cartpole_memory`"),
+    "cartpole_plain_s": ("CartPole without velocities", "the same without memory"),
+    "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
+    "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
+    "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
+}
+
+
+def algorithms() -> str:
+    """Mean points of every seed's games, of algorithms other than PPO and imitation."""
+    lines = ["| task | agent | steps | games a seed | points, seed by seed |", "|---" * 5 + "|"]
+    for name, (task, agent) in ALGORITHMS.items():
+        folders = sorted((ROOT / "results" / "algorithms").glob(f"{name}*/evaluation/episodes.csv"))
+        games = pd.concat([pd.read_csv(file) for file in folders])
+        for variant, rows in games.groupby("variant", sort=False):
+            seeds_ = rows.groupby("train_seed")["episode_return"]
+            points = " / ".join(f"{x:.1f}" for x in seeds_.mean())
+            where = task if variant == CLEAN else f"{task}, `{variant}`"
+            cells = (where, agent, f"{rows['step'].max():,}", str(seeds_.size().max()), points)
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def explored(game: str) -> pd.DataFrame:
+    """What `benchmarks.exploration` found in a game."""
+    rows = pd.read_csv(ROOT / "results" / "algorithms" / "exploration.csv")
+    return rows[rows["game"] == game]
+
+
+def curiosity() -> str:
+    """Crossings of Freeway's road in training that pays nothing, with curiosity and without."""
+    rows = explored("freeway")
+    lines = ["| game | agent | steps | crossings, seed by seed |", "|---" * 4 + "|"]
+    for (game, method), part in rows.groupby(["game", "method"], sort=False):
+        crossings = " / ".join(f"{x:.0f}" for x in part.sort_values("seed")["points"])
+        lines.append(f"| {game} | {method} | {part['steps'].iloc[0]:,} | {crossings} |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "algorithms": algorithms,
+    "curiosity": curiosity,
+    "procgen": procgen_games,
+    "other games": ale_games,
+}
