@@ -316,7 +316,7 @@ def test_it_learns_to_catch() -> None:
     learning |= {"target_update_interval": 200, "exploration_fraction": 0.4, "device": "cpu"}
     tricks = {"double": True, "dueling": True, "prioritized": True}
     model = DQN("CnnPolicy", Catch(seed=1, cut=False), encoder="nature", **tricks, **learning)
-    model.learn(1000)
+    model.learn(2000)  # 0.94 with three seeds; after 1000 one machine's rounding makes 0.25 of it
     game, player, points = Catch(n_envs=64, seed=9, cut=False), model.player(), []
     seen: Any = game.reset()
     for _ in range(12):
