@@ -48,7 +48,8 @@ class PolicyOutput:
     encoding: EncoderOutput | None = None
     log_probs: Tensor | None = None  # (B, n_actions), None for continuous actions
     distribution: Distribution | None = None  # SB3's; None in compiled code
-    actor: Tensor | None = None  # (B, P), the input of the action head; None in compiled code
+    # (B, P), the input of the action head; in compiled code only where other heads read it
+    actor: Tensor | None = None
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probabilities (B,) of actions."""
@@ -214,7 +215,7 @@ def actor_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutp
     """The policy's side alone, where the value has an encoder of its own; values are 0."""
     inputs = as_input(policy, observations)
     features, encoding = encoded(policy.pi_features_extractor, inputs)
-    actor = policy.mlp_extractor.forward_actor(features)
+    actor = actor_latent(policy, features)
     distribution = policy._get_action_dist_from_latent(actor)
     log_probs = getattr(distribution.distribution, "logits", None)
     none = features.new_zeros(len(features))
