@@ -144,11 +144,12 @@ def elsewhere() -> str:
         for method, name in METHODS.items()
         if scores.loc[method].notna().any(axis=None)
     }
-    shown = pd.DataFrame(found).dropna(how="all")
-    lines = ["| variant | " + " | ".join(shown) + " |", "|---" * (1 + len(found)) + "|"]
-    for variant, row in shown.iterrows():
+    shown = pd.DataFrame(found).dropna(how="all").T
+    lines = ["| the agent sees | " + " | ".join(shown) + " |"]
+    lines.append("|---" * (1 + len(shown.columns)) + "|")
+    for name, row in shown.iterrows():
         cells = ["" if np.isnan(x) else f"{x:.1f}" for x in row]
-        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

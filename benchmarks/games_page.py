@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from reprl.analysis.pairwise import Difference, difference
+from reprl.analysis.stats import Sample
 from reprl.schema import CLEAN
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +31,17 @@ def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
             name = str(method).removeprefix(f"{game.replace('/', '-')}-")
             lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def coinrun_against(method: str, other: str, variant: str) -> Difference:
+    """A difference of two methods' seeds in CoinRun; a method is a folder's name without seed."""
+    place = ROOT / "results" / "games" / "procgen" / "coinrun"
+    samples = []
+    for name in (method, other):
+        found = (pd.read_csv(f) for f in sorted(place.glob(f"{name}-s?/evaluation/episodes.csv")))
+        played_ = [g.loc[g["variant"] == variant, "episode_return"].mean() for g in found]
+        samples.append(Sample(np.array(played_)))
+    return difference(*samples)
 
 
 def _by_seed(rows: pd.DataFrame) -> str:
@@ -59,6 +73,7 @@ ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
     "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
     "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
     "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
+    "curl": ("Breakout, pictures of 44x44", "`experiment=curl env.size=44`"),
 }
 
 
