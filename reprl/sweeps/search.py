@@ -201,12 +201,13 @@ class Search:
         """Trials that began and were never told about: at work elsewhere, or left by a kill."""
         state = self._optuna.trial.TrialState.RUNNING
         found = []
-        for frozen in self.study.get_trials(deepcopy=False, states=(state,)):
-            if set(frozen.params) != set(self.space):  # killed while it was being proposed
-                self.fail(frozen.number)
-                continue
-            trial = self._optuna.trial.Trial(self.study, frozen._trial_id)
-            found.append((trial, self.words(frozen)))
+        with self._locked():  # nobody is proposing: what lacks a value was left by a kill
+            for frozen in self.study.get_trials(deepcopy=False, states=(state,)):
+                if set(frozen.params) != set(self.space):
+                    self.fail(frozen.number)
+                    continue
+                trial = self._optuna.trial.Trial(self.study, frozen._trial_id)
+                found.append((trial, self.words(frozen)))
         return found
 
     def words(self, frozen: FrozenTrial) -> list[str]:

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -71,6 +73,37 @@ def test_a_trial_whose_launcher_was_killed_stays_open(tmp_path: Path) -> None:
     best = later.best()
     assert best is not None
     assert best.value == 2.0
+
+
+def test_a_trial_that_is_being_proposed_is_not_taken_for_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (Search(tmp_path, SPACE, trials=2) for _ in range(2))
+    seen: list[tuple[int, list[str]]] = []
+
+    def look() -> None:
+        seen.extend((trial.number, words) for trial, words in two.unfinished())
+
+    other = threading.Thread(target=look)
+    suggested = Interval.suggested
+
+    def interrupted(self: Interval, trial: Any, key: str) -> str:
+        found = suggested(self, trial, key)
+        if other.ident is None:  # the first value is drawn, the second is not
+            other.start()
+            other.join(0.5)
+        return found
+
+    monkeypatch.setattr(Interval, "suggested", interrupted)
+    asked = one.ask()
+    other.join()
+    assert asked is not None
+    assert seen == [(asked[0].number, asked[1])]  # it waited until the trial was whole
+    one.complete(asked[0].number, 1.0)
+    begun = two.study.ask()  # and one that a kill left half proposed is given up
+    SPACE["rate"].suggested(begun, "rate")
+    assert not two.unfinished()
+    assert [t.state.name for t in two.all()] == ["COMPLETE", "FAIL"]
 
 
 CHILD = """
