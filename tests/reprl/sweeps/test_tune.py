@@ -1,8 +1,12 @@
 """`sweep=tune`: a study in the sweep's folder that is quicker than a grid, shared and continued."""
 
+import json
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +14,11 @@ import pandas as pd
 import pytest
 
 from reprl.cli import main
+from reprl.runs.folder import RunFolder, score_of
 from reprl.sweeps.search import Interval, Search, Space, Words, space_of
 from reprl.sweeps.tune import validated
 from tests.helpers import refuses
+from tests.runs import same_runs
 
 SPACE: Space = {"rate": Interval(1e-6, 1e-1, log=True), "depth": Interval(1, 8, whole=True)}
 GRID = [(10.0**-e, d) for e in range(1, 7) for d in range(1, 9)]  # 48 runs
@@ -208,3 +214,45 @@ def test_trials_are_runs_and_the_same_command_goes_on(
         assert sorted(scores) == [64, 128]
         assert max(scores.values()) == row.score
     assert f"best {trials['score'].max():.4g}" in said
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_loses_no_trial_and_counts_none_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "search"
+    changed = {"total_steps": 2048, "checkpoint.every": 128, "eval.every": 1024, "sweep.trials": 2}
+    words = [word for word in RUN if word.partition("=")[0] not in changed]
+    words += [*(f"{key}={value}" for key, value in changed.items()), "checkpoint.keep=100"]
+    search = ["train", "-m", *words, f"run_dir={place}"]
+
+    launcher = subprocess.Popen([sys.executable, "-m", "reprl", *search], start_new_session=True)
+    while len(list(place.glob("*/checkpoints/*128"))) < 2:  # the second trial has begun
+        assert launcher.poll() is None, "the search ended too early"
+        time.sleep(0.01)
+    trials = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    os.killpg(launcher.pid, signal.SIGKILL)
+    for trial in trials:  # of a session of its own: it would go on
+        os.kill(int(trial), signal.SIGKILL)
+    launcher.wait()
+    runs = [RunFolder(file.parent) for file in sorted(place.glob("*/run.json"))]
+    while runs[1].status() == "running":  # its process is on its way out
+        time.sleep(0.01)
+    assert [run.status() for run in runs] == ["finished", "killed"]
+    assert runs[1].record()["step"] < 2048, "it was killed too late"
+
+    capsys.readouterr()
+    assert main(search) == 0
+    said = capsys.readouterr().out
+    assert "2 proposed before" in said
+    assert "trial 1 resumed" in said
+    assert "started" not in said
+    table = pd.read_csv(place / "trials.csv")
+    assert table["state"].tolist() == ["complete", "complete"]
+    assert table["folder"].tolist() == [run.path.name for run in runs]
+    assert len(list(place.glob("*/run.json"))) == 2
+    jobs = json.loads((place / "ledger.json").read_text())["jobs"].values()
+    (drawn,) = (job["overrides"] for job in jobs if job["folder"] == runs[1].path.name)
+    assert main(["train", *drawn, f"run_dir={tmp_path / 'straight'}", "progress=off"]) == 0
+    assert same_runs(runs[1].path, tmp_path / "straight")
+    assert score_of(RunFolder(tmp_path / "straight")) == table["score"][1]
