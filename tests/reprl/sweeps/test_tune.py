@@ -1,5 +1,6 @@
 """`sweep=tune`: a study in the sweep's folder that is quicker than a grid, shared and continued."""
 
+import itertools
 import json
 import os
 import signal
@@ -7,19 +8,27 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pandas as pd
 import pytest
 
 from reprl.cli import main
+from reprl.config.schema import load
 from reprl.runs.folder import RunFolder, score_of
+from reprl.runs.train import start
+from reprl.sweeps import tune
+from reprl.sweeps.plan import Job
+from reprl.sweeps.process import Running
 from reprl.sweeps.search import Interval, Search, Space, Words, space_of
 from reprl.sweeps.tune import validated
 from tests.helpers import refuses
 from tests.runs import same_runs
 
+TOYS = Path(__file__).parents[2] / "toys"
 SPACE: Space = {"rate": Interval(1e-6, 1e-1, log=True), "depth": Interval(1, 8, whole=True)}
 GRID = [(10.0**-e, d) for e in range(1, 7) for d in range(1, 9)]  # 48 runs
 
@@ -256,3 +265,64 @@ def test_a_killed_launcher_loses_no_trial_and_counts_none_twice(
     assert main(["train", *drawn, f"run_dir={tmp_path / 'straight'}", "progress=off"]) == 0
     assert same_runs(runs[1].path, tmp_path / "straight")
     assert score_of(RunFolder(tmp_path / "straight")) == table["score"][1]
+
+
+ECHO = [
+    *("env=gymnasium", "env.id=echo_gym:Echo-v0", "device=cpu", "threads=1", "progress=off"),
+    *("env.n_envs=4", "total_steps=512", "eval.every=512", "eval.episodes=10", "media=0"),
+    *("checkpoint.every=512", "log.every=512", "algo.n_steps=32", "algo.batch_size=32"),
+    *("algo.n_epochs=4", "algo.clip_range=0.2"),
+]
+RATES, GAMMAS = [10.0**-k for k in range(1, 6)], (0.0, 0.3, 0.6, 0.9)
+
+
+class Here(Running):
+    """A trial that is trained in this process, at once."""
+
+    def __init__(
+        self, task: Job, todo: list[str], *, folder: Path, claim: IO[str], limit: float | None
+    ) -> None:
+        self.task, self.claim, self.limit = task, claim, limit
+        self.began, self.stopped, self.timed_out = time.monotonic(), None, False
+        self.log, self.log_before = folder / "log", 0
+        config = replace(task.config, run_dir=str(folder / task.name))
+        code = start(config, command=todo, python_path=[])
+        self.process: Any = SimpleNamespace(returncode=code, poll=lambda: code)
+
+
+@pytest.mark.slow
+def test_training_finds_its_best_rate_and_discount_in_half_the_runs_of_a_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Echo an action decides its own reward alone, and 512 steps are few.
+
+    So a discount near 0 and one rate are best: smaller ones have not learned by then, larger ones
+    have forgotten.
+    """
+    monkeypatch.syspath_prepend(str(TOYS))
+    monkeypatch.setattr(tune, "Running", Here)
+    monkeypatch.setattr(tune, "POLL", 0.0)
+    plain = load([*ECHO, "algo.learning_rate=1e-3"])
+    grid = {}
+    for point in itertools.product(RATES, GAMMAS):
+        place = tmp_path / f"grid_{len(grid)}"
+        algo = plain.algo | dict(zip(("learning_rate", "gamma"), point, strict=True))
+        config = replace(plain, algo=algo, run_dir=str(place))
+        assert start(config, command=[], python_path=[]) == 0
+        grid[point] = score_of(RunFolder(place)) or 0.0
+    best = max(grid.values())
+    assert {rate for (rate, _), value in grid.items() if value > best - 0.3} == {1e-2}
+
+    words = [*ECHO, "sweep=tune", f"sweep.trials={len(grid) // 2}", "sweep.jobs=1"]
+    words += ["algo.learning_rate=tag(log,interval(1e-5,1e-1))", "algo.gamma=interval(0,0.9)"]
+    found = []
+    for sampler in range(3):
+        planned = tune.plan([*words, f"run_dir={tmp_path / f'study_{sampler}'}"], [])
+        study = tune.Tune(replace(planned, seed=sampler))
+        assert study.run() == 0
+        assert len(study.search.all()) == len(grid) // 2
+        chosen = study.search.best()
+        assert chosen is not None
+        assert chosen.value is not None
+        found.append(chosen.value >= best - 0.3)  # of 100 lamps, three that were chance
+    assert sum(found) >= 2, found
