@@ -158,6 +158,20 @@ NOT_HERE = {
     "rollout_buffer_kwargs": "reprl brings its own memory",
     "_init_setup_model": "a run needs its networks",
 }
+# keys of `algo` that may change while an agent trains: no network's shape and nothing that a
+# checkpoint keeps depends on them, which a test tries of each
+LIVE = (
+    *("learning_rate", "gamma", "gae_lambda", "ent_coef", "vf_coef", "actor_loss_coef", "momentum"),
+    *("max_grad_norm", "weight_decay", "rms_prop_eps", "clip_range", "clip_range_vf", "target_kl"),
+    *("batch_size", "n_epochs", "normalize_advantage", "updates", "sharpness"),
+    *("auxiliary_epochs", "auxiliary_batch_size", "beta_clone", "advantage_coef", "order_coef"),
+    *("tau", "target_update_interval", "gradient_steps", "double", "priority_beta"),
+    *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+    *("target_entropy", "policy_delay", "target_policy_noise", "target_noise_clip"),
+    *("noise_sigma", "noise_least"),
+)
+# of those, the value with which an algorithm has other parts
+SWITCHES: dict[str, Any] = {"order_coef": 0, "ent_coef": "auto"}
 # keys of ours and of SB3's without a range; a test holds them to the constructors
 _COMMON = ("compile", "policy_kwargs")
 WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
@@ -532,6 +546,12 @@ def settings_of(group: str, target: Any) -> Settings:
     words = re.split(r"[.:]", str(target or ""))
     own = CLASSES.get(words[-1], {}) if words[0] == "reprl" else {}
     return GROUPS.get(group, {}) | own
+
+
+def algorithm_keys() -> frozenset[str]:
+    """Every key that an algorithm of ours has."""
+    found = (key for name, keys in WITHOUT_RANGE.items() for key in (*CLASSES[name], *keys))
+    return frozenset(found) | {"_target_"}
 
 
 def declared(

@@ -117,6 +117,10 @@ def check_ranks(config: Config) -> None:
         raise UserError(
             f"stop.score={config.stop.score:g} is decided by one process: set ranks=1, not {ranks}."
         )
+    if config.stop.step is not None:
+        raise UserError(
+            f"stop.step={config.stop.step} is for one process: set ranks=1, not {ranks}."
+        )
     if not shares_minibatches(config.algo):
         name = config.choices.get("algo") or config.algo.get("_target_")
         raise UserError(f"ranks={ranks}: algo={name} trains in one process; set ranks=1.")

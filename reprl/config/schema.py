@@ -117,6 +117,7 @@ class Eval:
 class Stop:
     score: float | None = field(default=None, metadata={"range": Number(optional=True)})
     games: int = field(default=100, metadata={"range": Number(1, 100, whole=True)})
+    step: int | None = field(default=None, metadata={"range": replace(STEPS, optional=True)})
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,11 @@ class Config:
         return int(steps) * self.env.n_envs
 
     @property
+    def last_step(self) -> int:
+        """The step at which this run ends; its schedules go on to total_steps."""
+        return min(self.total_steps, self.stop.step or self.total_steps)
+
+    @property
     def method(self) -> str:
         """What distinguishes this agent from others, in one word: ppo-nature-conv-curl-cutout.
 
@@ -184,7 +190,9 @@ class Config:
             found.pop("ranks")
         if found["precision"] == FP32:
             found.pop("precision")
-        if found["stop"]["score"] is None:
+        if found["stop"]["step"] is None:
+            found["stop"].pop("step")
+        if found["stop"].keys() == {"score", "games"} and found["stop"]["score"] is None:
             found.pop("stop")
         for part in ("intrinsic", "shaping"):
             if not found[part]:

@@ -33,6 +33,11 @@ def extend(folder: RunFolder, total: int) -> None:
                 f"run with parent={folder.path}."
             )
         candidates(folder.path, None)  # refuses a run without a checkpoint
+        if (at := (settings.get("stop") or {}).get("step")) is not None:
+            raise UserError(
+                f"{folder.path} is to end at stop.step={at}: train on with parent={folder.path} "
+                "and another stop.step."
+            )
         step = step_of(record)
         if total <= max(step, before):
             raise UserError(

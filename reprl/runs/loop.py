@@ -39,7 +39,7 @@ STALE = 5.0  # seconds after which the speed of the last row is no longer shown
 
 
 class Reached(Exception):
-    """The score of stop.score is reached; the checkpoint of that moment is written."""
+    """What stop.score or stop.step asks for is reached; its checkpoint is written."""
 
 
 class Session:
@@ -133,7 +133,7 @@ class Session:
         """Validate, write a row and checkpoint where due; stop here if a signal came."""
         config, step = self.config, self.model.num_timesteps
         reached = self._reached()
-        last = step >= config.total_steps or reached
+        last = step >= config.last_step or reached
         self.games_played = self.ranks.episodes(totals(self.model))
         scores: dict[str, float] = {}
         if config.eval.every and (last or self._crosses(config.eval.every)):
@@ -159,11 +159,15 @@ class Session:
         number = agreed.signal if self.ranks.size > 1 else interrupts.number
         if number and not (last and not agreed.pending):
             raise Interrupted(number)
-        if reached and step < config.total_steps and not self.pending:
+        if self.pending or step >= config.total_steps:
+            return
+        if reached:
             raise Reached(
                 f"the mean score of the last {config.stop.games} games is {self._recent():.4g}, "
                 f"which stop.score={config.stop.score:g} asked for"
             )
+        if last:
+            raise Reached(f"stop.step={config.stop.step} asked for no more than step {step:,}")
 
     def _recent(self) -> float:
         """The mean score of the last stop.games games, NaN before there are so many."""

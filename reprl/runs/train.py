@@ -368,11 +368,10 @@ def loop(
     session: Session | Follower, interrupts: Interrupts, callbacks: Sequence[BaseCallback] = ()
 ) -> None:
     """Collect and update until the steps are used up; look around after each update."""
-    total = session.config.total_steps
     try:
         if session.pending:
             session.after_update(interrupts)
-        _learn(session, interrupts, callbacks, total)
+        _learn(session, interrupts, callbacks)
     except Reached as reached:
         assert isinstance(session, Session)
         session.progress.say(f"stopped early: {reached}")
@@ -384,12 +383,11 @@ def _learn(
     session: Session | Follower,
     interrupts: Interrupts,
     callbacks: Sequence[BaseCallback],
-    total: int,
 ) -> None:
-    model = session.model
-    if model.num_timesteps < total:
+    model, config = session.model, session.config
+    if model.num_timesteps < config.last_step:
         model.learn(
-            total - model.num_timesteps,
+            config.total_steps - model.num_timesteps,
             callback=[AfterEachUpdate(session, interrupts), *callbacks],
             log_interval=None,  # type: ignore[arg-type]  # rows are written by the session
             reset_num_timesteps=model.num_timesteps == 0,

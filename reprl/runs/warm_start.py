@@ -62,9 +62,10 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
     weights_only = stored.meta.get("weights_only", False)
     different = ["published weights only"] if weights_only else differences(config, path)
     if not different:
-        if stored.step >= config.total_steps:
+        if stored.step >= config.last_step:
+            key = "total_steps" if config.last_step == config.total_steps else "stop.step"
             raise UserError(
-                f"total_steps={config.total_steps} is not beyond the parent's step {stored.step}."
+                f"{key}={config.last_step} is not beyond the parent's step {stored.step}."
             )
         model.restore(checkpoint.of_rank(stored, 0 if ranks is None else ranks.rank))
         if ranks is None or ranks.rank == 0:

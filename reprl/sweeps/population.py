@@ -2,9 +2,10 @@
 
 plan -> **population** -> Ray Tune's scheduler (`population_tune`) -> one run folder a piece. A
 member trains in pieces of `sweep.interval` steps; each piece is a run that begins with `parent=` at
-the checkpoint of the piece before, with the values that the scheduler has chosen. What is decided
-after a round depends on the seed, the round and the scores alone, and a piece that is finished is
-not trained again: so the same command goes on with a population that was killed as if nothing had
+the checkpoint of the piece before, with the values that the scheduler has chosen, and ends at its
+`stop.step`: schedules are over `total_steps`, as in a run of one piece. What is decided after a
+round depends on the seed, the round and the scores alone, and a piece that is finished is not
+trained again: so the same command goes on with a population that was killed as if nothing had
 happened.
 """
 
@@ -16,18 +17,20 @@ import io
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reprl import guard
+from reprl.config.checks import ON_RAY
 from reprl.config.compose import options, search_dirs
 from reprl.config.schema import Config, load
 from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.rng import numpy_stream
 from reprl.runs.places import check_launch, check_writable, expanded
+from reprl.settings import LIVE, SWITCHES, algorithm_keys
 from reprl.sweeps.plan import (
     ALONE,
     Job,
@@ -41,9 +44,7 @@ from reprl.sweeps.search import Interval, Space, Words, space_of
 VERSION = 1
 RECORD = "population.json"
 TABLE = "population.csv"
-# of algo, what a checkpoint cannot go on with when it changes
-FIXED = ("_target_", "n_steps", "optimizer", "compile")
-OWN = ("seed", "total_steps", "parent", "parent_load", "parent.load")
+OWN = ("seed", "total_steps", "parent", "parent_load", "parent.load", "stop.step")
 MISSING = "sweep=pbt needs Ray Tune, which is not installed: pip install 'reprl[ray]'."
 
 Values = dict[str, float | int | str]
@@ -80,7 +81,8 @@ class Population:
     ) -> Job:
         """One member's part of one round as a job, its configuration checked."""
         words = [*self.common, *(f"{key}={_word(value)}" for key, value in values.items())]
-        words += [f"seed={seed}", f"total_steps={self.end_of(number)}"]
+        words += [f"seed={seed}", f"total_steps={self.total_steps}"]
+        words.append(f"stop.step={self.end_of(number)}")
         if parent is not None:
             words.append(f"parent={parent}")
         config = load(words, list(self.config_dirs))
@@ -127,13 +129,14 @@ def plan(overrides: list[str], config_dirs: list[Path]) -> Population:
     defaults = {**file, **ALONE, "eval.every": str(about.interval)}
     rest += [f"{key}={value}" for key, value in defaults.items() if key not in given]
     place, rest = one_place(rest)
-    if parents := [o for o in rest if o.lstrip("+~").partition("=")[0] in OWN[2:]]:
-        raise UserError(f"'{parents[0]}': sweep=pbt names the parent of each piece: leave it out.")
+    if own := [o for o in rest if o.lstrip("+~").partition("=")[0] in OWN[2:]]:
+        raise UserError(
+            f"'{own[0]}': sweep=pbt says where each piece begins and ends: leave it out."
+        )
     dirs = search_dirs(overrides, config_dirs)
     space, common = space_of(rest, lambda group: options(group, dirs), kind="sweep=pbt", example="")
     for key in space:
-        name = key.removeprefix("algo.")
-        if name == key or name in FIXED:
+        if not key.startswith("algo."):
             raise UserError(
                 f"'{key}' cannot change while an agent trains: sweep=pbt is for keys of algo such "
                 "as algo.learning_rate and algo.gamma."
@@ -141,8 +144,12 @@ def plan(overrides: list[str], config_dirs: list[Path]) -> Population:
     first = {key: allowed.edges[0] for key, allowed in space.items()}
     whole = load([*common, *(f"{k}={v}" for k, v in first.items())], list(config_dirs))
     for key, allowed in space.items():  # each value by itself, the other keys at their first
-        for edge in allowed.edges[1:]:
+        _check_live(key, whole)
+        tried = [
             load([*common, *(f"{k}={v}" for k, v in {**first, key: edge}.items())], config_dirs)
+            for edge in allowed.edges[1:]
+        ]
+        _check_switch(key, [whole, *tried])
     _check_pieces(whole, about)
     common = [o for o in common if o.lstrip("+~").partition("=")[0] not in OWN]
     mark = hashlib.sha256(
@@ -160,6 +167,33 @@ def plan(overrides: list[str], config_dirs: list[Path]) -> Population:
     )
 
 
+def _check_live(key: str, config: Config) -> None:
+    """Refuse a key that shapes networks or what a checkpoint keeps.
+
+    A class of the user's own is asked for our keys only; what it adds is its own affair.
+    """
+    name = key.removeprefix("algo.")
+    ours = str(config.algo.get("_target_")).startswith("reprl.")
+    if name in LIVE or (not ours and name.partition(".")[0] not in algorithm_keys()):
+        return
+    live = ", ".join(f"algo.{name}" for name in config.algo if name in LIVE)
+    raise UserError(
+        f"'{key}' cannot change while an agent trains: networks, or what a checkpoint keeps, "
+        f"depend on it; these can: {live}."
+    )
+
+
+def _check_switch(key: str, configs: Sequence[Config]) -> None:
+    """Refuse a value with which the algorithm has other parts than with the rest."""
+    name = key.removeprefix("algo.")
+    without = SWITCHES.get(name)
+    if without is not None and any(config.algo.get(name) == without for config in configs):
+        raise UserError(
+            f"{key}={without} cannot be one of several values: the algorithm has other parts then, "
+            f"which a checkpoint keeps; leave {without} out."
+        )
+
+
 def _check_pieces(config: Config, about: PopulationSettings) -> None:
     """Refuse what means something else in a run that is trained in pieces."""
     if about.interval >= config.total_steps:
@@ -173,12 +207,27 @@ def _check_pieces(config: Config, about: PopulationSettings) -> None:
         )
     if not config.eval.every:
         raise UserError("eval.every=0: a population is judged by validation: leave it out.")
-    for key, value in config.algo.items():
-        if isinstance(value, Mapping) and value.get("kind") != "constant":
-            raise UserError(
-                f"algo.{key} is a schedule over a whole run, and sweep=pbt trains in pieces: give "
-                f"it a number, as in algo.{key}=0.1, or values to choose from."
-            )
+    before = math.ceil(config.total_steps / about.interval) - 1  # the rounds before the last
+    ends = math.ceil(before * about.interval / config.rollout) * config.rollout
+    if ends >= config.total_steps:
+        raise UserError(
+            f"sweep.interval={about.interval} leaves the last round nothing: by rollouts of "
+            f"{config.rollout} steps the one before it ends at step {ends}, and total_steps="
+            f"{config.total_steps}."
+        )
+    if config.stop.score is not None:
+        raise UserError(
+            f"stop.score={config.stop.score:g} would end a piece before its round: leave it out."
+        )
+    if _is_ours(config, *ON_RAY):
+        raise UserError(
+            f"algo={config.choices.get('algo')} does not go on exactly from a checkpoint, as the "
+            "pieces of sweep=pbt do: choose an algorithm that trains without Ray."
+        )
+    if _is_ours(config, "Pretraining"):
+        raise UserError(
+            f"algo={config.choices.get('algo')} plays no games, by which sweep=pbt judges."
+        )
     if config.env.curriculum is not None:
         raise UserError(
             f"env.curriculum={config.env.curriculum} follows one run from its first step: "
@@ -186,6 +235,11 @@ def _check_pieces(config: Config, about: PopulationSettings) -> None:
         )
     if config.ranks > 1:
         raise UserError(f"ranks={config.ranks}: a member of sweep=pbt trains in one process.")
+
+
+def _is_ours(config: Config, *names: str) -> bool:
+    words = str(config.algo.get("_target_")).split(".")
+    return words[0] == "reprl" and words[-1] in names
 
 
 def _folder(mark: str) -> Path:

@@ -1,11 +1,18 @@
 """`sweep=pbt` without Ray: what it refuses, what members begin with, and who came from whom."""
 
 import importlib.util
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reprl import checkpoint
 from reprl.cli import main
+from reprl.config.schema import Stop, load
+from reprl.runs.train import make_env, make_model, start
+from reprl.settings import LIVE, algorithm_keys
 from reprl.sweeps.plan import PopulationSettings
 from reprl.sweeps.population import Lineage, drawn, plan, require_same, said_of, within
 from reprl.sweeps.search import Interval
@@ -16,6 +23,7 @@ RUN = [
     *("algo.n_steps=16", "algo.clip_range=0.2", "sweep=pbt", "sweep.members=3"),
     "sweep.interval=100",
 ]
+SAC = ("algo=sac", "env.id=Pendulum-v1")
 RATE = "algo.learning_rate=tag(log,interval(1e-6,1e-2))"
 GAMMA = "algo.gamma=0.9,0.99,0.999"
 
@@ -32,7 +40,7 @@ def test_a_population_is_planned_from_the_command_line(tmp_path: Path) -> None:
         assert 1e-6 <= float(values["algo.learning_rate"]) <= 1e-2
         assert values["algo.gamma"] in ("0.9", "0.99", "0.999")
     job = made.piece(1, 2, begun[1], seed=6, parent=None)
-    assert job.config.total_steps == 200
+    assert (job.config.total_steps, job.config.last_step) == (256, 200)
     assert job.config.seed == 6
     assert job.config.algo["learning_rate"] == begun[1]["algo.learning_rate"]
     assert job.config.algo["gamma"] == float(begun[1]["algo.gamma"])
@@ -56,10 +64,30 @@ def test_a_population_is_planned_from_the_command_line(tmp_path: Path) -> None:
         ([RATE, "parent=runs/x"], ["parent=runs/x", "leave it out"]),
         ([RATE, "hydra/launcher=ray"], ["hydra/launcher=ray"]),
         ([RATE, "seed=1,2"], ["seed=1,2"]),
-        ([RATE, "algo.clip_range={kind: linear, start: 0.2, end: 0.0}"], ["algo.clip_range"]),
+        ([RATE, "stop.step=128"], ["stop.step=128", "leave it out"]),
+        ([RATE, "stop.score=9"], ["stop.score=9", "leave it out"]),
+        ([RATE, "total_steps=110"], ["sweep.interval=100", "total_steps=110", "128"]),
+        ([RATE, "algo=impala"], ["algo=impala", "exactly"]),
+        (
+            [RATE, "algo=pretrain", "auxiliary=contrastive", "env=breakout"],
+            ["algo=pretrain", "games"],
+        ),
         ([], ["sweep=pbt has nothing"]),
         (["env.n_envs=2,4"], ["env.n_envs", "cannot change"]),
-        (["algo.n_steps=16,32"], ["algo.n_steps", "cannot change"]),
+        (["algo.n_steps=16,32"], ["algo.n_steps", "cannot change", "algo.learning_rate"]),
+        (["encoder.hidden=[64],[32]"], ["encoder.hidden", "cannot change"]),
+        (["+algo.policy_kwargs.log_std_init=0,1"], ["policy_kwargs", "algo.learning_rate"]),
+        (["algo.lstm_size=8,16", "algo=recurrent_ppo"], ["algo.lstm_size", "algo.gamma"]),
+        (["algo.memory=lstm,gru", "algo=recurrent_ppo"], ["algo.memory", "algo.gamma"]),
+        (["algo.n_quantiles=5,9", "algo=qrdqn"], ["algo.n_quantiles", "algo.gamma"]),
+        (["algo.dueling=true,false", "algo=dqn"], ["algo.dueling", "algo.double"]),
+        (["algo.prioritized=true,false", "algo=dqn"], ["algo.prioritized", "algo.double"]),
+        (["algo.buffer_size=500,900", "algo=dqn"], ["algo.buffer_size", "algo.double"]),
+        (["algo.share_encoder=true,false", *SAC], ["algo.share_encoder", "algo.tau"]),
+        (["algo.noise=none,ou", *SAC], ["algo.noise'", "algo.tau"]),
+        (["algo.ent_coef=auto,0.1", *SAC], ["algo.ent_coef=auto", "leave auto out"]),
+        (["algo.order_hidden=0,8", "algo=idaac"], ["algo.order_hidden", "algo.order_coef"]),
+        (["algo.order_coef=interval(0,0.1)", "algo=idaac"], ["algo.order_coef=0", "leave 0 out"]),
         (["algo.learning_rate=interval(0.5,2)"], ["algo.learning_rate"]),
         (["algo.gama=0.9,0.99"], ["gama", "gamma"]),
     ],
@@ -68,6 +96,8 @@ def test_what_a_population_cannot_be_is_one_sentence(
     words: list[str], said: list[str], tmp_path: Path
 ) -> None:
     keys = {word.partition("=")[0] for word in words}
+    if "algo" in keys:  # of another algorithm than the one that the run is set to
+        keys |= {"algo.n_steps", "algo.batch_size", "algo.clip_range"}
     rest = [word for word in RUN if word.partition("=")[0] not in keys]
     with refuses(*said):
         plan([*rest, *words, f"run_dir={tmp_path}"], [])
@@ -152,3 +182,105 @@ def test_a_lineage_is_kept_in_order_and_followed_back(tmp_path: Path) -> None:
     assert best is not None
     assert best["folder"] == "b2"
     assert "score failed" in said_of(lineage.rows[2], ("rate",), 2)
+
+
+NUMBERS = [
+    *("device=cpu", "threads=1", "progress=off", "media=0", "env.n_envs=2"),
+    *("log.every=64", "eval.episodes=1", "checkpoint.every=1000", "sweep=pbt", "sweep.members=2"),
+]
+POLE, PENDULUM = ("env=gymnasium", "env.id=CartPole-v1"), ("env=gymnasium", "env.id=Pendulum-v1")
+OFF = ["algo.learning_starts=32", "algo.buffer_size=400", "algo.batch_size=8"]
+Q = [*POLE, "algo=dqn", *OFF, "algo.exploration_fraction=0.8", "algo.target_update_interval=32"]
+WARM = "{kind:linear,start:1e-3,end:0,warmup:0.2}"
+SCHEDULED = {
+    "schedules": [*POLE, f"algo.learning_rate={WARM}", "algo.n_steps=16", "algo.batch_size=16"],
+    "epsilon and the beta of priorities": [*Q, "algo.prioritized=true"],
+    "noise": [*PENDULUM, "algo=td3", *OFF, f"algo.noise_sigma={WARM}"],
+}
+PICTURES = [
+    *("env=breakout", "env.size=36", "env.workers=0", "env.max_frames=400", "algo=imitation"),
+    *("encoder.features_dim=16", "eval.variants=[original]", "algo.n_steps=16", "algo.updates=2"),
+    *("algo.batch_size=16", "algo.buffer_size=400", "algo.beta.until=0.8"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [*SCHEDULED.values(), PICTURES], ids=[*SCHEDULED, "beta"])
+def test_pieces_of_one_agent_are_what_one_run_is(settings: list[str], tmp_path: Path) -> None:
+    """What is counted over a whole run does not begin anew with a piece."""
+    words = [*NUMBERS, *settings, "total_steps=256", "sweep.interval=96", f"run_dir={tmp_path}"]
+    made = plan([*words, "algo.gamma=0.9,0.99"], [])
+    parent = None
+    for number in range(1, made.rounds + 1):
+        job = made.piece(0, number, {"algo.gamma": "0.9"}, seed=0, parent=parent)
+        parent = tmp_path / f"piece_{number}"
+        assert start(replace(job.config, run_dir=str(parent)), command=[], python_path=[]) == 0
+    assert parent is not None
+    whole = replace(job.config, run_dir=str(tmp_path / "whole"), parent=None, stop=Stop())
+    assert start(whole, command=[], python_path=[]) == 0
+    assert checkpoint.steps(parent)[-1] == 256
+    one, two = (checkpoint.read(place, 256) for place in (parent, tmp_path / "whole"))
+    assert one.parameters.keys() == two.parameters.keys()
+    for name, tensor in two.parameters.items():
+        assert one.parameters[name].equal(tensor), name
+    for name, tensor in two.optimizer.items():
+        assert one.optimizer[name].equal(tensor), name
+    assert one.meta["counters"] == two.meta["counters"]
+
+
+# of each key two values between which a checkpoint goes on
+LIVE_VALUES: dict[str, tuple[Any, Any]] = {
+    **dict.fromkeys(("learning_rate", "weight_decay", "rms_prop_eps"), (1e-4, 1e-3)),
+    **dict.fromkeys(("gamma", "gae_lambda", "tau", "priority_beta"), (0.9, 0.5)),
+    **dict.fromkeys(("ent_coef", "vf_coef", "actor_loss_coef", "advantage_coef"), (0.1, 0.2)),
+    **dict.fromkeys(("order_coef", "beta_clone", "noise_sigma", "noise_least"), (0.1, 0.2)),
+    **dict.fromkeys(("momentum", "clip_range_vf", "target_kl"), (None, 0.3)),
+    **dict.fromkeys(("clip_range", "max_grad_norm", "target_policy_noise"), (0.1, 0.3)),
+    **dict.fromkeys(("n_epochs", "updates", "auxiliary_epochs", "policy_delay"), (1, 2)),
+    **dict.fromkeys(("batch_size", "auxiliary_batch_size"), (8, 16)),
+    **dict.fromkeys(("normalize_advantage", "double"), (True, False)),
+    **dict.fromkeys(("target_update_interval", "gradient_steps"), (1, 4)),
+    **dict.fromkeys(("exploration_fraction", "exploration_initial_eps"), (0.5, 1.0)),
+    **dict.fromkeys(("exploration_final_eps", "target_noise_clip"), (0.1, 0.2)),
+    "sharpness": (1.0, 2.0),
+    "target_entropy": ("auto", -2.0),
+}
+ON_POLICY = ("ppo", "ppg", "idaac", "recurrent_ppo", "a2c", "reinforce")
+ALGORITHMS = {
+    **{name: [*POLE, "algo.n_steps=8"] for name in ON_POLICY},
+    **{name: [*POLE, *OFF] for name in ("dqn", "qrdqn")},
+    **{name: [*PENDULUM, *OFF] for name in ("sac", "td3", "ddpg")},
+    "imitation": PICTURES,
+}
+
+
+def test_every_key_that_may_change_is_tried() -> None:
+    assert {*LIVE_VALUES} == {*LIVE}
+    assert not {*LIVE} - algorithm_keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_checkpoint_goes_on_with_another_value_of_each_live_key(algo: str) -> None:
+    words = [word for word in NUMBERS if not word.startswith("sweep")]
+    words += [f"algo={algo}", "total_steps=64", *ALGORITHMS[algo]]
+    if algo in ("ppo", "ppg", "idaac", "recurrent_ppo"):
+        words.append("algo.batch_size=8")
+    if algo == "a2c":
+        words.append("algo.optimizer=adam")  # which has momentum
+    if algo == "ppg":
+        words += ["algo.n_policy_phases=2", "algo.auxiliary_batch_size=8"]
+    config = load(words)
+    keys = [key for key in config.algo if key in LIVE_VALUES]
+    assert "learning_rate" in keys
+    for key in keys:
+        values = (0.1, 0.2) if (algo, key) == ("sac", "ent_coef") else LIVE_VALUES[key]
+        with closing(make_env(config)) as env:
+            first, second = (
+                make_model(replace(config, algo={**config.algo, key: value}), env)
+                for value in values
+            )
+            second.restore(first.capture())
+            first.learn(4 * first.steps_per_update)
+            second.restore(first.capture())
+            second.learn(4 * second.steps_per_update, reset_num_timesteps=False)
