@@ -7,8 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reprl import checkpoint
 from reprl.checkpoint import steps
 from reprl.cli import main
+from reprl.runs.folder import RunFolder
 from tests.helpers import Commands
 from tests.runs import same_runs
 
@@ -72,6 +74,32 @@ def test_a_run_that_is_good_enough_ends_early(tmp_path: Path) -> None:
     assert steps(run)[-1] == record["step"]
     assert main(["resume", str(run)]) == 0  # there is nothing left to do
     assert steps(run)[-1] == record["step"]
+
+
+@pytest.mark.slow
+def test_a_run_ends_at_the_step_it_was_told_and_its_schedules_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    early = ["stop.step=100", "eval.every=150", "algo.learning_rate={kind:linear,start:1e-3,end:0}"]
+    assert main(["train", *RUN, *PPO, *early, f"run_dir={run}"]) == 0
+    record = json.loads((run / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert "stop.step=100" in record["stopped_early"]
+    assert 100 <= record["step"] < 132
+    counters = checkpoint.read(run).meta["counters"]
+    assert counters["_current_progress_remaining"] == 1 - record["step"] / 192
+    games = pd.read_csv(run / "evaluation" / "validation.csv")
+    assert games["step"].max() == record["step"]  # it ends with a validation
+    RunFolder(run).update(status="running")  # it was killed before it could say so
+    assert main(["resume", str(run)]) == 0
+    assert RunFolder(run).status() == "finished"
+    assert steps(run)[-1] == record["step"]
+    capsys.readouterr()
+    assert main(["extend", str(run), "total_steps=9000"]) == 2
+    assert "stop.step=100" in capsys.readouterr().err
+    assert main(["train", *RUN, *PPO, "stop.step=100", f"parent={run}"]) == 2
+    assert "stop.step=100 is not beyond" in capsys.readouterr().err
 
 
 @pytest.mark.slow

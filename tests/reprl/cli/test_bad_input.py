@@ -39,6 +39,8 @@ profile=maybe | profile=maybe | true or false
 profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
+stop.step=0 | stop.step=0 | at least 1
+stop.step=500 ranks=2 | stop.step=500 | ranks=1
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
 algo.momentum=1 | algo.momentum=1
 encoder=xresnet encoder.stages=[0] | encoder.stages
