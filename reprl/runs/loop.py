@@ -286,7 +286,7 @@ class Session:
         progress = step / self.config.total_steps
         actions = int(getattr(self.model.action_space, "n", 0))  # none where they are continuous
         warnings = alarms(values, actions, progress)
-        return ProgressState(step, self.config.total_steps, speed, shares, values, warnings)
+        return ProgressState(step, self.config.last_step, speed, shares, values, warnings)
 
     def _show(self, *, row: bool) -> None:
         moment = getattr(self, "_moment", None) or self._early_moment()
@@ -299,7 +299,7 @@ class Session:
     def _at_work(self) -> str:
         """What is known while a rollout or an update lasts; asked from another thread."""
         step = self.model.num_timesteps
-        facts = [f"step {step:,}/{self.config.total_steps:,}"]
+        facts = [f"step {step:,}/{self.config.last_step:,}"]
         if step > self.clocked_step:
             wall = max(time.perf_counter() - self.clock, 1e-9)
             facts.append(f"{(step - self.clocked_step) / wall:.0f} steps/s")
@@ -312,7 +312,7 @@ class Session:
         wall = max(time.perf_counter() - self.clock, 1e-9)
         speed = (self.model.num_timesteps - self.clocked_step) / wall
         values = self.averages.means() | {"rollout/score": self._score()}
-        return ProgressState(total=self.config.total_steps, speed=speed, values=values)
+        return ProgressState(total=self.config.last_step, speed=speed, values=values)
 
     def _score(self) -> float:
         """Mean raw score of the last games, NaN before the first has ended."""

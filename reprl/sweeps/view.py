@@ -143,7 +143,7 @@ class SweepView:
                 duration(seconds) if seconds else "",
                 cell(self.settings[job.identity]),
                 *map(cell, last[: len(extra)]),
-                *([] if closing else [f"{step:,}/{job.config.total_steps:,}"]),
+                *([] if closing else [f"{step:,}/{job.config.last_step:,}"]),
             )
         return table
 
@@ -171,15 +171,15 @@ class SweepView:
 
     def _steps_of(self, job: Job) -> int:
         if self._entry(job).status == "finished":
-            return job.config.total_steps
-        return min(self._progress(job)[0], job.config.total_steps)
+            return job.config.last_step
+        return min(self._progress(job)[0], job.config.last_step)
 
     def _done(self) -> float:
-        return self._steps() / max(1, sum(j.config.total_steps for j in self.plan.jobs))
+        return self._steps() / max(1, sum(j.config.last_step for j in self.plan.jobs))
 
     def _left(self) -> str:
         made = self._steps() - self.steps_before
-        open_steps = sum(j.config.total_steps for j in self.plan.jobs) - self._steps()
+        open_steps = sum(j.config.last_step for j in self.plan.jobs) - self._steps()
         elapsed = time.monotonic() - self.began
         return duration(elapsed * open_steps / made) if made > 0 else "unknown time"
 
