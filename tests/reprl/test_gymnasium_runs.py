@@ -24,6 +24,10 @@ RUN = [
 PPO = ["algo.n_steps=16", "algo.batch_size=16", "algo.n_epochs=1"]
 OTHERS = {
     "dqn": ["algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"],
+    "qrdqn": [
+        *("algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"),
+        "algo.n_quantiles=10",
+    ],
     "sac": [
         *("env.id=Pendulum-v1", "algo.buffer_size=100", "algo.learning_starts=16"),
         *("algo.batch_size=8", "algo.gradient_steps=1", "algo.noise=ou", "encoder.hidden=[8]"),

@@ -27,15 +27,18 @@ COMMON = [
     "eval.episodes=1",
     "eval.variants=[original]",
     "algo.learning_rate={kind:linear,start:3e-4,end:0}",
-    "algo.vf_coef={kind:linear,start:0.5,end:0.1}",
 ]
+VALUE = "algo.vf_coef={kind:linear,start:0.5,end:0.1}"
 ENTROPY = "algo.ent_coef={kind:linear,start:0.02,end:0.001}"
-PPO = [ENTROPY, "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_epochs=2"]
-A2C = [ENTROPY, "algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
-IMITATION = ["algo=imitation", "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16"]
+PPO = [ENTROPY, VALUE, "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16", "algo.n_epochs=2"]
+A2C = [ENTROPY, VALUE, "algo=a2c", "env.n_envs=4", "algo.n_steps=8"]
+IMITATION = [VALUE, "algo=imitation", "env.n_envs=4", "algo.n_steps=8", "algo.batch_size=16"]
 IMITATION += ["algo.updates=2", "algo.buffer_size=320", "algo.expert.skill=0.9"]
 PPG = [*PPO, "algo=ppg", "algo.n_policy_phases=4", "algo.auxiliary_epochs=2"]  # killed in a cycle
 PPG += ["algo.auxiliary_batch_size=32", "attention=conv"]
+DQN = ["algo=dqn", "env.n_envs=2", "algo.learning_starts=32", "algo.batch_size=16"]
+DQN += ["algo.buffer_size=160", "algo.target_update_interval=96", "algo.prioritized=true"]
+DQN += ["algo.n_steps=3", "algo.double=true"]  # whose buffer wraps before the first kill
 SCHEDULE = ["total_steps=640", "checkpoint.every=192", "eval.every=320", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
@@ -73,7 +76,9 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [PPO, A2C, IMITATION, PPG], ids=["ppo", "a2c", "imitation", "ppg"]
+    "settings",
+    [PPO, A2C, IMITATION, PPG, DQN],
+    ids=["ppo", "a2c", "imitation", "ppg", "dqn"],
 )
 def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
