@@ -63,6 +63,9 @@ class Algorithm(BaseAlgorithm):
         *("_current_progress_remaining", "_stream_seed"),
     )
 
+    # arguments that shape what `replay` keeps: with another value nobody goes on from its rows
+    replay_shape: ClassVar[tuple[str, ...]] = ()
+
     plays: ClassVar[bool] = True  # whether what it learns is to be evaluated in games
     keeps_data: ClassVar[bool] = False  # of earlier rollouts, which it goes on to learn from
     exact: ClassVar[bool] = True  # whether a resumed run goes on bit for bit

@@ -158,7 +158,7 @@ class Continuous(OffPolicy):
 
     def load_stream_state(self, state: dict[str, Tensor]) -> None:
         super().load_stream_state(state)
-        if self.noise is not None:
+        if self.noise is not None and "noise" in state:  # a branch may begin to have noise
             self._noise_state = state["noise"].numpy().copy()
 
     # -- learning ---------------------------------------------------------------------------------

@@ -88,7 +88,9 @@ class DQN(OffPolicy, stable_baselines3.DQN):
         return {} if self.priorities is None else self.priorities.state()
 
     def load_buffer_state(self, state: dict[str, np.ndarray]) -> None:
-        if self.priorities is not None and self.env is not None:
+        if self.priorities is None or self.env is None:
+            return
+        if "priorities" in state:  # a branch may begin to have them: all it kept is new to it
             self.priorities.load_state(state)
 
     # -- learning ---------------------------------------------------------------------------------

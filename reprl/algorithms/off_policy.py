@@ -55,6 +55,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
 
     extras: ClassVar[tuple[str, ...]] = ("attention", "auxiliary", "augmentation")
     supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at"})
+    replay_shape: ClassVar[tuple[str, ...]] = ("buffer_size",)
     loss_names: ClassVar[tuple[str, ...]] = ("loss",)  # in the log: what must stay a number
     _clocked: ClockedEnv | None = None
 

@@ -7,6 +7,7 @@ what is taken here to disk.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import deque
 from contextlib import nullcontext
@@ -179,6 +180,7 @@ def _restore_replay(model: Algorithm, captured: Restorable) -> None:
         return
     if record is None:
         raise UserError("this checkpoint has no replay buffer, and its algorithm goes on from one.")
+    _require_same_rows(model, captured.meta["arguments"])
     if rows := _part(captured.state, "replay."):
         data.load_rows(int(record["first"]), rows)
         data.stand_at(int(record["added"]))
@@ -186,6 +188,19 @@ def _restore_replay(model: Algorithm, captured: Restorable) -> None:
     path = getattr(captured, "path", None)
     assert path is not None
     model.written.load(path.parent.parent, record, data)
+
+
+def _require_same_rows(model: Algorithm, arguments: dict[str, Any]) -> None:
+    """Refuse rows of a buffer of another size: they would lie at places that nobody has filled."""
+    stock = inspect.signature(model.stock.__init__).parameters
+    for name in model.replay_shape:
+        theirs = arguments.get(name, stock[name].default)
+        ours = model.arguments.get(name, stock[name].default)
+        if ours != theirs:
+            raise UserError(
+                f"algo.{name}={ours} cannot go on from a replay buffer of algo.{name}={theirs}: "
+                f"leave it at {theirs}, or take the weights alone."
+            )
 
 
 def _restore_weights(model: Algorithm, captured: Restorable) -> None:

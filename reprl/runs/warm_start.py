@@ -7,6 +7,7 @@ game, other heads, other losses and another algorithm.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,8 @@ def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> No
         return
     checkpoint.require_same_shapes(model, stored)
     weights_only = stored.meta.get("weights_only", False)
-    different = ["published weights only"] if weights_only else differences(config, path)
+    shape = model.replay_shape
+    different = ["published weights only"] if weights_only else differences(config, path, shape)
     if not different:
         if stored.step >= config.last_step:
             key = "total_steps" if config.last_step == config.total_steps else "stop.step"
@@ -125,10 +127,11 @@ def _share(parameters: dict[str, Tensor], share: str) -> dict[str, tuple[str, Te
     return found
 
 
-def differences(config: Config, parent: Path) -> list[str]:
+def differences(config: Config, parent: Path, shape: Iterable[str] = ()) -> list[str]:
     """Keys in which a branch leaves its parent's course; where there are none, all state goes on.
 
-    Device and mode belong to them, because the last bits of a step depend on both.
+    Device and mode belong to them, because the last bits of a step depend on both; so do the keys
+    of the algorithm that give its replay buffer its `shape`.
     """
     if not (parent / "config.yaml").exists():
         return ["no config.yaml"]
@@ -139,6 +142,7 @@ def differences(config: Config, parent: Path) -> list[str]:
         if completed(name, getattr(config, name)) != completed(name, getattr(theirs, name))
     ]
     keys: dict[str, Any] = {"_target_": None, "n_steps": None, "optimizer": "adam"}
+    keys |= dict.fromkeys(shape)
     if config.mode == theirs.mode == "fast":
         keys["compile"] = True
     # a key that an older configuration does not have stands for its default

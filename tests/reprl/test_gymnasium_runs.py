@@ -26,7 +26,7 @@ OTHERS = {
     "dqn": ["algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"],
     "qrdqn": [
         *("algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"),
-        "algo.n_quantiles=10",
+        *("algo.n_quantiles=10", "algo.target_update_interval=20"),
     ],
     "sac": [
         *("env.id=Pendulum-v1", "algo.buffer_size=100", "algo.learning_starts=16"),
