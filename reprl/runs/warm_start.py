@@ -28,15 +28,21 @@ if TYPE_CHECKING:
     from reprl.algorithms.base import Algorithm
     from reprl.checkpoint import StoredCheckpoint
 
+# what tensors are called within a network -> full name and tensor
+Share = dict[str, tuple[str, Tensor]]
 COURSE = (
     *("env", "encoder", "attention", "auxiliary", "augmentation", "intrinsic", "shaping"),
     *("seed", "threads", "mode", "device", "ranks"),
 )
-# a share of the parameters -> how their names begin, in actor-critic and in Q-networks
+# a share of the parameters -> how their names begin, with the network that has one of its own
 SHARES = {
-    "policy": re.compile(r"policy\."),
-    "encoder": re.compile(r"policy\.(?:q_net\.)?features_extractor\."),
+    "policy": re.compile(r"policy\.()"),
+    "encoder": re.compile(
+        r"policy\.(?:((?:q_net|quantile_net|critic|actor)(?:_target)?)\.)?features_extractor\."
+    ),
 }
+# of several encoders the one that auxiliary losses train, and that others begin with
+LEADING = ("", "q_net", "quantile_net", "critic", "actor")
 
 
 def branch(model: Algorithm, config: Config, ranks: OneRank | None = None) -> None:
@@ -97,20 +103,21 @@ def _of_archive(file: Path, config: Config, share: str) -> StoredCheckpoint:
 
 
 def take_share(model: Algorithm, stored: StoredCheckpoint, share: str) -> None:
-    """Put the parent's `policy` or `encoder` into a new agent; the rest of it stays as made."""
+    """Put the parent's `policy` or `encoder` into a new agent; the rest of it stays as made.
+
+    Where several networks have an encoder, all begin with the parent's: the actor with its actor's,
+    if it has one, and a target network as its online network.
+    """
     fresh = model.capture()
     ours, theirs = (_share(p, share) for p in (fresh.parameters, stored.parameters))
-    where = f"parent.load={share}: {stored.path} is of another shape"
-    for name in [*ours, *theirs]:
-        if name not in theirs or name not in ours:
-            who, other = ("it has", "the run") if name in theirs else ("the run has", "it")
-            raise UserError(f"{where}: {who} {name}, which {other} does not have.")
-        one, two = tuple(theirs[name][1].shape), tuple(ours[name][1].shape)
-        if one != two:
-            raise UserError(f"{where}: {name} is {one} there and {two} in the run.")
     if not ours:
         raise UserError(f"parent.load={share}: this algorithm has no encoder of that kind.")
-    taken = {ours[name][0]: tensor for name, (_, tensor) in theirs.items()}
+    leading = next((theirs[network] for network in LEADING if network in theirs), {})
+    taken: dict[str, Tensor] = {}
+    for network, begun in ours.items():
+        given = theirs.get(network.removesuffix("_target"), leading)
+        _require_same_layers(begun, given, f"parent.load={share}: {stored.path}")
+        taken |= {begun[name][0]: tensor for name, (_, tensor) in given.items()}
     model.restore(replace(fresh, parameters=fresh.parameters | taken))
     for module in model.modules().values():
         for part in module.modules():
@@ -118,12 +125,24 @@ def take_share(model: Algorithm, stored: StoredCheckpoint, share: str) -> None:
                 part.begin()
 
 
-def _share(parameters: dict[str, Tensor], share: str) -> dict[str, tuple[str, Tensor]]:
-    """The tensors of a share: what they are called within it -> full name and tensor."""
-    found = {}
+def _require_same_layers(ours: Share, theirs: Share, what: str) -> None:
+    """Refuse a share of other layers or sizes, by the first that differs."""
+    where = f"{what} is of another shape"
+    for name in [*ours, *theirs]:
+        if name not in theirs or name not in ours:
+            who, other = ("it has", "the run") if name in theirs else ("the run has", "it")
+            raise UserError(f"{where}: {who} {name}, which {other} does not have.")
+        one, two = tuple(theirs[name][1].shape), tuple(ours[name][1].shape)
+        if one != two:
+            raise UserError(f"{where}: {name} is {one} there and {two} in the run.")
+
+
+def _share(parameters: dict[str, Tensor], share: str) -> dict[str, Share]:
+    """The tensors of a share, by the network that has them ("" where there is only one)."""
+    found: dict[str, Share] = {}
     for name, tensor in parameters.items():
         if match := SHARES[share].match(name):
-            found[name[match.end() :]] = (name, tensor)
+            found.setdefault(match[1] or "", {})[name[match.end() :]] = (name, tensor)
     return found
 
 
