@@ -261,7 +261,7 @@ GAINED: dict[str, dict[str, Any]] = {
         "freeze": False,
         "init": "sb3",
     },
-    "algo": {"actor_loss_coef": 1.0, "momentum": None},
+    "algo": {"actor_loss_coef": 1.0, "momentum": None, "instrument_every": 250},
     "attention": {"opening": None, "hard": None, "optimizer": None},
 }
 

@@ -217,7 +217,7 @@ EXPERT: dict[str, Setting] = {
 BETA: dict[str, Setting] = {"start": FRACTION, "end": FRACTION, "until": FRACTION}
 OFF_POLICY: dict[str, Setting] = {
     **{name: ON_POLICY[name] for name in ("learning_rate", "gamma", "seed", "verbose")},
-    "stats_window_size": ON_POLICY["stats_window_size"],
+    **{name: ON_POLICY[name] for name in ("instrument_every", "stats_window_size")},
     "buffer_size": Number(1, 100_000_000, whole=True, usual=(1000, 1_000_000)),
     "learning_starts": Number(0, whole=True),
     "batch_size": BATCH,

@@ -22,6 +22,7 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.utils import polyak_update
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.profiler import record_function
 
 from reprl.algorithms.action_noise import ExplorationNoise, nearness_scale
 from reprl.algorithms.off_policy import OffPolicy
@@ -60,6 +61,7 @@ class Continuous(OffPolicy):
 
     supplies: ClassVar[frozenset[str]] = frozenset({"at"})  # losses know discrete actions only
     loss_names: ClassVar[tuple[str, ...]] = ("critic_loss",)
+    term: ClassVar[str] = "critic"
     actor: Any  # SB3's networks, as are the critics
     critic: Any
     critic_target: Any
@@ -192,22 +194,36 @@ class Continuous(OffPolicy):
 
         `targets` (B, 1) are the same for all critics, `factor` weighs their squared errors.
         """
-        output, values = critic_forward(self.critic, view.observations, batch.actions)
-        loss: Any = factor * sum(F.mse_loss(value, targets) for value in values)
-        found = {"train/critic_loss": loss.item()}
-        loss, terms = self._with_losses(loss, output, view, batch.actions, batch, drawn)
-        self.critic.optimizer.zero_grad()
-        loss.backward()
-        self.critic.optimizer.step()
+        with record_function("update.losses"):
+            output, values = critic_forward(self.critic, view.observations, batch.actions)
+            loss: Any = factor * sum(F.mse_loss(value, targets) for value in values)
+            found = {"train/critic_loss": loss.item()}
+            loss, terms = self._with_losses(loss, output, view, batch.actions, batch, drawn)
+        descend(loss, self.critic.optimizer)
         self.losses.after_step()
         return found | terms
+
+    def _greedy(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        policy: Any = self.policy
+        best = policy._predict(observations, deterministic=True)
+        return self.critic.q1_forward(observations, best).flatten(), None
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    """One step of an optimizer down a loss."""
+    optimizer.zero_grad()
+    with record_function("update.backward"):
+        loss.backward()
+    with record_function("update.step"):
+        optimizer.step()
 
 
 def critic_forward(
     critic: Any, observations: Tensor, actions: Tensor
 ) -> tuple[PolicyOutput, tuple[Tensor, ...]]:
     """The encoder's output and the values (B, 1) of each critic, bit for bit as SB3 has them."""
-    output = q_forward(critic, observations)
+    with torch.set_grad_enabled(not critic.share_features_extractor):  # the actor's moves it then
+        output = q_forward(critic, observations)
     known = torch.cat([output.features, actions], dim=1)
     return output, tuple(network(known) for network in critic.q_networks)
 
@@ -245,28 +261,29 @@ class SAC(Continuous, stable_baselines3.SAC):
     def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
         """SB3's step on a batch and the states after it, both as the augmentation has them."""
         drawn, batch = self._sample(batch_size)
-        view = self.losses.view(batch.observations)
-        following = self.losses.view(batch.next_observations).observations
-        discounts = self.gamma if batch.discounts is None else batch.discounts
-        if self.use_sde:
-            self.actor.reset_noise()
-        actions, log_prob = self.actor.action_log_prob(view.observations)
-        log_prob = log_prob.reshape(-1, 1)
+        with record_function("update.losses"):
+            view = self.losses.view(batch.observations)
+            following = self.losses.view(batch.next_observations).observations
+            discounts = self.gamma if batch.discounts is None else batch.discounts
+            if self.use_sde:
+                self.actor.reset_noise()
+            actions, log_prob = self.actor.action_log_prob(view.observations)
+            log_prob = log_prob.reshape(-1, 1)
         found, weight = self._temperature_step(log_prob)
-        with torch.no_grad():
+        with record_function("update.losses"), torch.no_grad():
             next_actions, next_log_prob = self.actor.action_log_prob(following)
             expected = torch.cat(self.critic_target(following, next_actions), dim=1)
             expected = expected.min(dim=1, keepdim=True).values - weight * next_log_prob[:, None]
             targets = batch.rewards + (1 - batch.dones) * discounts * expected
         found |= self._critic_step(batch, view, targets, drawn, 0.5)
-        values = torch.cat(self.critic(view.observations, actions), dim=1)
-        loss = (weight * log_prob - values.min(dim=1, keepdim=True).values).mean()
-        self.actor.optimizer.zero_grad()
-        loss.backward()
-        self.actor.optimizer.step()
+        with record_function("update.losses"):
+            values = torch.cat(self.critic(view.observations, actions), dim=1)
+            loss = (weight * log_prob - values.min(dim=1, keepdim=True).values).mean()
+        descend(loss, self.actor.optimizer)
         if number % self.target_update_interval == 0:
-            polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
-            polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
+            with record_function("update.targets"):
+                polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+                polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
         return found | {"train/actor_loss": loss.item()}
 
     def _temperature_step(self, log_prob: Tensor) -> tuple[dict[str, float], Tensor]:
@@ -277,9 +294,7 @@ class SAC(Continuous, stable_baselines3.SAC):
         weight = torch.exp(self.log_ent_coef.detach())
         assert isinstance(self.target_entropy, float)
         loss = -(self.log_ent_coef * (log_prob + self.target_entropy).detach()).mean()
-        self.ent_coef_optimizer.zero_grad()
-        loss.backward()
-        self.ent_coef_optimizer.step()
+        descend(loss, self.ent_coef_optimizer)
         return {"train/ent_coef": weight.item(), "train/ent_coef_loss": loss.item()}, weight
 
 
@@ -298,10 +313,10 @@ class Deterministic(Continuous):
     def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
         """SB3's step on a batch and the states after it, both as the augmentation has them."""
         drawn, batch = self._sample(batch_size)
-        view = self.losses.view(batch.observations)
-        following = self.losses.view(batch.next_observations).observations
-        discounts = self.gamma if batch.discounts is None else batch.discounts
-        with torch.no_grad():
+        with record_function("update.losses"), torch.no_grad():
+            view = self.losses.view(batch.observations)
+            following = self.losses.view(batch.next_observations).observations
+            discounts = self.gamma if batch.discounts is None else batch.discounts
             noise = batch.actions.clone().data.normal_(0, self.target_policy_noise)
             noise = noise.clamp(-self.target_noise_clip, self.target_noise_clip)
             next_actions = (self.actor_target(following) + noise).clamp(-1, 1)
@@ -311,16 +326,20 @@ class Deterministic(Continuous):
         found = self._critic_step(batch, view, targets, drawn, 1.0)
         if self._n_updates % self.policy_delay != 0:
             return found
-        actions = self.actor(view.observations)
-        loss = -self.critic.q1_forward(view.observations, actions).mean()
-        self.actor.optimizer.zero_grad()
-        loss.backward()
-        self.actor.optimizer.step()
-        for online, target in ((self.critic, self.critic_target), (self.actor, self.actor_target)):
-            polyak_update(online.parameters(), target.parameters(), self.tau)
-        polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
-        polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
+        with record_function("update.losses"):
+            actions = self.actor(view.observations)
+            loss = -self.critic.q1_forward(view.observations, actions).mean()
+        descend(loss, self.actor.optimizer)
+        self._move_targets()
         return found | {"train/actor_loss": loss.item()}
+
+    def _move_targets(self) -> None:
+        pairs = ((self.critic, self.critic_target), (self.actor, self.actor_target))
+        with record_function("update.targets"):
+            for online, target in pairs:
+                polyak_update(online.parameters(), target.parameters(), self.tau)
+            polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+            polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
 
 
 class TD3(Deterministic, stable_baselines3.TD3):

@@ -16,8 +16,8 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor
 from torch.nn import functional as F
+from torch.profiler import record_function
 
-from reprl.algorithms.base import Algorithm
 from reprl.algorithms.dueling import DuelingCnnPolicy, DuelingMlpPolicy
 from reprl.algorithms.off_policy import OffPolicy
 from reprl.algorithms.priorities import Priorities
@@ -37,7 +37,7 @@ class DQN(OffPolicy, stable_baselines3.DQN):
     """
 
     stock: ClassVar[type[BaseAlgorithm]] = stable_baselines3.DQN
-    counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "exploration_rate", "_n_calls")
+    counters: ClassVar[tuple[str, ...]] = (*OffPolicy.counters, "exploration_rate", "_n_calls")
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         **stable_baselines3.DQN.policy_aliases,
         "DuelingMlpPolicy": DuelingMlpPolicy,
@@ -95,29 +95,30 @@ class DQN(OffPolicy, stable_baselines3.DQN):
 
     # -- learning ---------------------------------------------------------------------------------
 
-    @property
-    def _has_own_update(self) -> bool:
-        return self.double or self.prioritized or super()._has_own_update
-
     def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
         drawn, batch = self._sample(batch_size)
-        view = self.losses.view(batch.observations)
-        actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
-        targets = self._targets(batch)  # (B, 1)
-        output, q = self._forward(view.observations)
-        values = q.gather(1, actions[:, None])  # (B, 1)
-        found = {}
-        if drawn is None or self.priorities is None:
-            loss = F.smooth_l1_loss(values, targets)
-        else:
-            weights = torch.as_tensor(drawn.weights, device=self.device)[:, None]
-            loss = (weights * F.smooth_l1_loss(values, targets, reduction="none")).mean()
-            self.priorities.update(drawn, (values - targets).detach().cpu().numpy().ravel())
-            found["train/largest_priority"] = self.priorities.largest
-        found["train/loss"] = loss.item()
-        loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
+        with record_function("update.losses"):
+            view = self.losses.view(batch.observations)
+            actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
+            targets = self._targets(batch)  # (B, 1)
+            output, q = self._forward(view.observations)
+            values = q.gather(1, actions[:, None])  # (B, 1)
+            found = {}
+            if drawn is None or self.priorities is None:
+                loss = F.smooth_l1_loss(values, targets)
+            else:
+                weights = torch.as_tensor(drawn.weights, device=self.device)[:, None]
+                loss = (weights * F.smooth_l1_loss(values, targets, reduction="none")).mean()
+                self.priorities.update(drawn, (values - targets).detach().cpu().numpy().ravel())
+                found["train/largest_priority"] = self.priorities.largest
+            found["train/loss"] = loss.item()
+            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
         self._step(loss, self.max_grad_norm)
         return found | terms
+
+    def _greedy(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        values, actions = self.q_net(observations).max(1)
+        return values, actions
 
     def _sample(self, batch_size: int) -> tuple[Draw | None, ReplayBufferSamples]:
         if self.priorities is None:
@@ -126,8 +127,9 @@ class DQN(OffPolicy, stable_baselines3.DQN):
         assert buffer is not None
         done = 1 - self._current_progress_remaining
         beta = self.priority_beta + (1 - self.priority_beta) * min(max(done, 0.0), 1.0)
-        drawn = self.priorities.draw(batch_size, beta)
-        return drawn, buffer.take(drawn.rows, drawn.envs)
+        with record_function("update.sample"):
+            drawn = self.priorities.draw(batch_size, beta)
+            return drawn, buffer.take(drawn.rows, drawn.envs)
 
     def _forward(self, observations: Tensor) -> tuple[PolicyOutput, Tensor]:
         output = q_forward(self.q_net, observations)

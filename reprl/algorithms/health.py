@@ -114,3 +114,39 @@ class Churn:
             return policy_forward(self.policy, self.observations)
         finally:
             self.policy.set_training_mode(training)
+
+
+class GreedyChurn:
+    """How far one update moves what a policy of values likes best, on states of its minibatch.
+
+    `greedy` gives the value (B,) of the best action in each state, and that action (B,), None where
+    actions are continuous. Made before the update's first step, asked after its last.
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        observations: Tensor,
+        greedy: Callable[[Tensor], tuple[Tensor, Tensor | None]],
+    ) -> None:
+        self.policy = policy
+        self.greedy = greedy
+        self.observations = observations[:CHURN_STATES].clone()
+        self.before = self._outputs()
+
+    def numbers(self) -> dict[str, float]:
+        """Mean |change of the best action's value|, and the share of best actions that changed."""
+        (old_values, old), (values, actions) = self.before, self._outputs()
+        found = {"churn/value": (values - old_values).abs().mean().item()}
+        if old is None or actions is None:
+            return found
+        return found | {"churn/policy": (actions != old).float().mean().item()}
+
+    @torch.no_grad()
+    def _outputs(self) -> tuple[Tensor, Tensor | None]:
+        training = self.policy.training
+        self.policy.set_training_mode(False)
+        try:
+            return self.greedy(self.observations)
+        finally:
+            self.policy.set_training_mode(training)

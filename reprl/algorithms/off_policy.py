@@ -1,9 +1,9 @@
 """What SB3's off-policy algorithms share: a replay buffer that comes back, losses and streams.
 
-rollout of `train_freq` steps -> **replay buffer** -> SB3's update, or ours, which adds auxiliary
-losses and augmentation of the same minibatch to the same arithmetic. DQN, QR-DQN, SAC, TD3 and DDPG
-stand on it; each checkpoint appends what is new in the buffer to the run's chunks, so that a killed
-run goes on bit for bit.
+rollout of `train_freq` steps -> **replay buffer** -> minibatch -> SB3's gradient step, bit for bit,
+to which auxiliary losses and augmentation of the same minibatch are added -> diagnostics. DQN,
+QR-DQN, SAC, TD3 and DDPG stand on it; each checkpoint appends what is new in the buffer to the
+run's chunks, so that a killed run goes on bit for bit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.type_aliases import MaybeCallback, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from torch import Tensor, nn
+from torch.profiler import record_function
 
+from reprl.algorithms.base import Algorithm
+from reprl.algorithms.diagnostics import diagnose
+from reprl.algorithms.health import GreedyChurn
 from reprl.algorithms.parameter_groups import keep_own_rates, separate_mask
 from reprl.algorithms.replay_buffer import CountedRows, Draw, bytes_needed, make_replay
 from reprl.algorithms.stock import Stock
-from reprl.algorithms.update import Diverged
+from reprl.algorithms.update import Diverged, Losses
 from reprl.augmentation.base import View
 from reprl.auxiliary.losses import AuxiliaryLosses, require_reach
 from reprl.errors import UserError
 from reprl.guard import memory
 from reprl.policy import PolicyOutput, q_forward
+from reprl.settings import OFF_POLICY
+from reprl.validation import checker
 
 
 class ClockedEnv(VecEnvWrapper):
@@ -56,8 +62,21 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
     extras: ClassVar[tuple[str, ...]] = ("attention", "auxiliary", "augmentation")
     supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at"})
     replay_shape: ClassVar[tuple[str, ...]] = ("buffer_size",)
+    counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "_updates")
     loss_names: ClassVar[tuple[str, ...]] = ("loss",)  # in the log: what must stay a number
+    term: ClassVar[str] = "q"  # what the loss that trains the encoder is called beside the others
+    looks: ClassVar[int] = 250  # updates between two looks of the costlier diagnostics
+    _updates: int = 0  # so far; SB3's _n_updates counts gradient steps
+    _looking: bool = False  # whether the next minibatch is looked at
+    _churn: GreedyChurn | None = None  # of the update that is looked at
     _clocked: ClockedEnv | None = None
+
+    def __init__(
+        self, policy: Any, env: Any, *, instrument_every: int | None = None, **kwargs: Any
+    ) -> None:
+        checker(OFF_POLICY)("instrument_every", instrument_every)
+        self.instrument_every = self.looks if instrument_every is None else instrument_every
+        super().__init__(policy, env, **kwargs)
 
     def _heads(self, heads: dict[str, Any]) -> dict[str, Any]:
         layers = heads["net_arch"]  # of policy and value apart: here all networks are alike
@@ -150,6 +169,9 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "auxiliary": self.losses.modules}
 
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"instrument_every": self.instrument_every}
+
     def stream_state(self) -> dict[str, Tensor]:
         # exploration draws from the action space's own generator
         state = json.dumps(self.action_space.np_random.bit_generator.state)
@@ -189,13 +211,13 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         self.timings.add("update", perf_counter() - began)
 
     def _update(self, gradient_steps: int, batch_size: int) -> None:
-        """SB3's own gradient steps; with extras ours, which add them to the same arithmetic."""
-        if not self._has_own_update:
-            super().train(gradient_steps, batch_size)
-            return
+        """SB3's gradient steps, with what the extras add to them; every k-th time looked at."""
         self.policy.set_training_mode(True)
         self.losses.modules.train(True)
         self._update_learning_rate([*self.optimizers().values()])
+        every = self.instrument_every
+        self._looking = bool(every) and self._updates % every == 0
+        self._updates += 1
         logged: dict[str, list[float]] = {}
         for number in range(gradient_steps):
             self._n_updates += 1
@@ -204,10 +226,10 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         for name, values in logged.items():
             self.logger.record(name, float(np.mean(values)))
-
-    @property
-    def _has_own_update(self) -> bool:
-        return self._has_extras
+        if self._churn is not None:
+            for name, change in self._churn.numbers().items():
+                self.logger.record(name, change)
+            self._churn = None
 
     def _update_learning_rate(self, optimizers: Any) -> None:
         super()._update_learning_rate(optimizers)
@@ -222,10 +244,11 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         """A minibatch with SB3's draws, and its places where a loss may look around them."""
         buffer = self.replay()
         assert buffer is not None
-        if not self.specs.auxiliary:
-            return None, buffer.sample(batch_size, env=self._vec_normalize_env)
-        drawn = buffer.draw(batch_size)
-        return drawn, buffer.take(drawn.rows, drawn.envs)
+        with record_function("update.sample"):
+            if not self.specs.auxiliary:
+                return None, buffer.sample(batch_size, env=self._vec_normalize_env)
+            drawn = buffer.draw(batch_size)
+            return drawn, buffer.take(drawn.rows, drawn.envs)
 
     def _with_losses(
         self,
@@ -239,33 +262,72 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         """A loss with the auxiliary terms that have begun, and what is to be logged of them."""
         weights = self.losses.weights(self.num_timesteps, self._current_progress_remaining)
         found: dict[str, float] = {}
-        if not weights:
-            return loss, found
-        unchanged = view.observations is batch.observations
-        seen = self.losses.batch(
-            output,
-            observations=view.observations,
-            actions=actions,
-            augmented_from=None if unchanged else batch.observations,
-            fields=self._neighbours(drawn),
-        )
-        for name, term in self.losses.compute(seen, set(weights)).items():
-            if not torch.isfinite(term):
-                raise Diverged(name, float(term), self.num_timesteps)
-            loss = loss + weights[name] * term
-            found |= {f"loss/{name}": term.item(), f"loss/{name}_weight": weights[name]}
+        own, terms = loss, {}
+        if weights:
+            unchanged = view.observations is batch.observations
+            seen = self.losses.batch(
+                output,
+                observations=view.observations,
+                actions=actions,
+                augmented_from=None if unchanged else batch.observations,
+                fields=self._neighbours(drawn),
+            )
+            for name, term in self.losses.compute(seen, set(weights)).items():
+                if not torch.isfinite(term):
+                    raise Diverged(name, float(term), self.num_timesteps)
+                terms[name] = weights[name] * term
+                loss = loss + terms[name]
+                found |= {f"loss/{name}": term.item(), f"loss/{name}_weight": weights[name]}
+            found |= self._shares(terms | {self.term: own}) | self.losses.noted()
+        if self._looking:
+            self._looking = False
+            found |= self._look(own, terms, output, view, batch)
         return loss, found
+
+    def _shares(self, terms: dict[str, Tensor]) -> dict[str, float]:
+        """Each weighted term's part of the total's magnitude."""
+        sizes = {name: abs(term.item()) for name, term in terms.items()}
+        total = sum(sizes.values())
+        return {f"loss/{name}_share": size / (total or 1.0) for name, size in sizes.items()}
+
+    def _look(
+        self,
+        own: Tensor,
+        terms: dict[str, Tensor],
+        output: PolicyOutput,
+        view: View,
+        batch: ReplayBufferSamples,
+    ) -> dict[str, float]:
+        """Diagnostics of the update's first minibatch; they draw nothing and move nothing."""
+        self._churn = GreedyChurn(self.policy, batch.observations, self._greedy)
+        losses = Losses(
+            total=own,
+            own={self.term: own},
+            own_weights={self.term: 1.0},
+            auxiliary=terms,
+            numbers={},
+            observations=view.observations,
+            attention=None if output.encoding is None else output.encoding.attention,
+        )
+        network, _ = self._learned()[0]
+        return diagnose(losses, network.features_extractor, self.monitor)
+
+    def _greedy(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The value (B,) of the best action, and that action (B,) where it is one of a few."""
+        raise AssertionError(f"{type(self).__name__} must define _greedy()")
 
     def _step(self, loss: Tensor, max_grad_norm: float | None) -> None:
         """Move a policy of one optimizer; its gradient and the losses' are clipped apart."""
         self.policy.optimizer.zero_grad()
-        loss.backward()
-        if max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
-            if self.losses.parameters:
-                nn.utils.clip_grad_norm_(self.losses.parameters, max_grad_norm)
-        self.policy.optimizer.step()
-        self.losses.after_step()
+        with record_function("update.backward"):
+            loss.backward()
+        with record_function("update.step"):
+            if max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.policy.parameters(), max_grad_norm)
+                if self.losses.parameters:
+                    nn.utils.clip_grad_norm_(self.losses.parameters, max_grad_norm)
+            self.policy.optimizer.step()
+            self.losses.after_step()
 
     def _neighbours(self, drawn: Draw | None) -> dict[str, Any]:
         """What the buffer knows around the samples, for losses that look in time."""
@@ -307,7 +369,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
     # -- SB3's own saving -----------------------------------------------------------------------
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "losses", "_clocked"]
+        return [*super()._excluded_save_params(), "losses", "_clocked", "_churn"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, variables = super()._get_torch_save_params()

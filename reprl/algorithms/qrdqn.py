@@ -15,8 +15,8 @@ from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor
+from torch.profiler import record_function
 
-from reprl.algorithms.base import Algorithm
 from reprl.algorithms.off_policy import OffPolicy
 from reprl.policy import Player, QuantilePlayer, q_forward
 from reprl.settings import CLASSES
@@ -27,7 +27,7 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
     """Quantile regression DQN (Dabney et al. 2018)."""
 
     stock: ClassVar[type[BaseAlgorithm]] = sb3_contrib.QRDQN
-    counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "exploration_rate", "_n_calls")
+    counters: ClassVar[tuple[str, ...]] = (*OffPolicy.counters, "exploration_rate", "_n_calls")
 
     def __init__(self, policy: Any, env: Any, *, n_quantiles: int = 200, **kwargs: Any) -> None:
         self.quantiles = int(checker(CLASSES["QRDQN"])("n_quantiles", n_quantiles))
@@ -52,17 +52,23 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
 
     def _gradient_step(self, batch_size: int, number: int) -> dict[str, float]:
         drawn, batch = self._sample(batch_size)
-        view = self.losses.view(batch.observations)
-        actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
-        targets = self._targets(batch)  # (B, quantiles)
-        network = self.quantile_net
-        output = q_forward(network, view.observations)
-        quantiles = network.quantile_net(output.features).view(len(actions), self.n_quantiles, -1)
-        loss = quantile_huber_loss(_of_actions(quantiles, actions), targets)
-        found = {"train/loss": loss.item()}
-        loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
+        with record_function("update.losses"):
+            view = self.losses.view(batch.observations)
+            actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
+            targets = self._targets(batch)  # (B, quantiles)
+            network = self.quantile_net
+            output = q_forward(network, view.observations)
+            quantiles = network.quantile_net(output.features)
+            quantiles = quantiles.view(len(actions), self.n_quantiles, -1)
+            loss = quantile_huber_loss(_of_actions(quantiles, actions), targets)
+            found = {"train/loss": loss.item()}
+            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
         self._step(loss, self.max_grad_norm)
         return found | terms
+
+    def _greedy(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        values, actions = self.quantile_net(observations).mean(1).max(1)
+        return values, actions
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBufferSamples) -> Tensor:

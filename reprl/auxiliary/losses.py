@@ -36,7 +36,7 @@ from reprl.sequences import Sequences
 RESERVED = (
     *("policy", "value", "entropy", "total", "kl", "clip_fraction", "gradient", "rl"),
     *("intrinsic_value", "intrinsic_model"),
-    *("advantage", "order", "order_classifier", "order_accuracy"),
+    *("advantage", "order", "order_classifier", "order_accuracy", "q", "critic"),
 )
 
 

@@ -26,11 +26,12 @@ OTHERS = {
     "dqn": ["algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"],
     "qrdqn": [
         *("algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"),
-        *("algo.n_quantiles=10", "algo.target_update_interval=20"),
+        *("algo.n_quantiles=10", "algo.target_update_interval=20", "algo.instrument_every=3"),
     ],
     "sac": [
         *("env.id=Pendulum-v1", "algo.buffer_size=100", "algo.learning_starts=16"),
         *("algo.batch_size=8", "algo.gradient_steps=1", "algo.noise=ou", "encoder.hidden=[8]"),
+        "algo.instrument_every=5",
     ],
     "recurrent_ppo": [*PPO, "algo.lstm_size=8"],
     "reinforce": ["algo.n_steps=48"],

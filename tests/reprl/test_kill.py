@@ -38,7 +38,11 @@ PPG = [*PPO, "algo=ppg", "algo.n_policy_phases=4", "algo.auxiliary_epochs=2"]  #
 PPG += ["algo.auxiliary_batch_size=32", "attention=conv"]
 DQN = ["algo=dqn", "env.n_envs=2", "algo.learning_starts=32", "algo.batch_size=16"]
 DQN += ["algo.buffer_size=160", "algo.target_update_interval=96", "algo.prioritized=true"]
-DQN += ["algo.n_steps=3", "algo.double=true"]  # whose buffer wraps before the first kill
+DQN += [
+    "algo.n_steps=3",
+    "algo.double=true",
+    "algo.instrument_every=5",
+]  # whose buffer wraps before the first kill
 SCHEDULE = ["total_steps=640", "checkpoint.every=192", "eval.every=320", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
