@@ -25,9 +25,11 @@ MOST = 15.0  # seconds, after which even a rollout is cut
 LARGEST = 64 << 20  # bytes of a trace that is kept
 OPERATIONS = 15  # rows of the table's second half
 SPANS = {  # what the update calls its parts -> what the table does
+    "update.sample": "update: draw from replay buffer",
     "update.losses": "update: forward pass and losses",
     "update.backward": "update: backward pass",
     "update.step": "update: clipping and optimizer",
+    "update.targets": "update: target networks",
 }
 
 

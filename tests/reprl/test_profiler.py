@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from reprl.cli import main
+from reprl.runs.profiler import SPANS as IN_TABLE
 from reprl.runs.profiler import where_a_second_goes
-from tests.reprl.test_gymnasium_runs import PPO, RUN
+from tests.reprl.test_gymnasium_runs import OTHERS, PPO, RUN
+
+SPANS = {"update.losses", "update.backward", "update.step"}
+RUNS = {
+    "ppo": (PPO, SPANS),
+    "dqn": (OTHERS["dqn"], SPANS | {"update.sample"}),
+    "sac": (OTHERS["sac"], SPANS | {"update.sample", "update.targets"}),
+}
 
 
 def test_a_second_is_taken_apart_by_hand() -> None:
@@ -27,11 +35,13 @@ def test_a_second_is_taken_apart_by_hand() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("algo", RUNS)
 def test_a_run_is_profiled_and_stays_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, looked = tmp_path / "whole", tmp_path / "looked"
-    settings = [*RUN, *PPO, "eval.every=0"]
+    words, spans = RUNS[algo]
+    settings = [*RUN, f"algo={algo}", *words, "eval.every=0"]
     assert main(["train", *settings, f"run_dir={whole}"]) == 0
     assert not (whole / "profile").exists()
     assert main(["train", *settings, "profile=true", f"run_dir={looked}"]) == 0
@@ -44,6 +54,8 @@ def test_a_run_is_profiled_and_stays_the_same(
     trace = looked / "profile" / "trace.json.gz"
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     names = {event.get("name") for event in events}
-    assert {"update.losses", "update.backward", "update.step", "aten::addmm"} <= names
-    assert "aten::" in (looked / "profile" / "table.txt").read_text()
+    assert spans | {"aten::addmm"} <= names
+    table = (looked / "profile" / "table.txt").read_text()
+    assert "aten::" in table
+    assert all(IN_TABLE[span] in table for span in spans)
     assert sorted(file.name for file in trace.parent.iterdir()) == ["table.txt", "trace.json.gz"]
