@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 
 from reprl.analysis.tables import Column, Table
-from reprl.evaluation.rating import AGENT, GAME, connected, rate, scores_by_game, tallies
+from reprl.evaluation.rating import (
+    AGENT,
+    GAME,
+    connected,
+    contradictory,
+    rate,
+    scores_by_game,
+    tallies,
+)
 
 MOST = 60  # agents in one table; of more the last evaluated step of each run
 TITLE = "Ratings: Elo from games in common"
@@ -32,6 +40,8 @@ def rating_table(episodes: pd.DataFrame) -> Table:
     if episodes.empty or not needed <= {*episodes.columns}:
         return Table("rating", TITLE, columns, pd.DataFrame())
     played = episodes[episodes["episode_return"].notna() & episodes["game_seed"].notna()]
+    twice = contradictory(played)
+    played = played[~twice]
     agents = played[list(AGENT)].drop_duplicates()
     if len(agents) > MOST:
         last = played.groupby(["method", "run"])["step"].transform("max")
@@ -54,6 +64,8 @@ def rating_table(episodes: pd.DataFrame) -> Table:
         "Elo's scale, mean 1500; intervals from resampled games, so they say nothing of other "
         "seeds of training. Steps of one run are agents of their own."
     )
+    if twice.any():
+        note += f" {int(twice.sum())} games with another score of the same agent are left out."
     if left:
         note += f" {left} agents that had no such game with these are left out."
     return Table("rating", TITLE, columns, frame, note)

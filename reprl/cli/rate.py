@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
     from reprl.evaluation.rating import COLUMNS, rate
     from reprl.schema import EPISODES
 
-    found = []
+    found, played = [], set()
     for folder in folders:
         guard.inspect(folder, without=("checkpoints",))
         for file in sorted(Path(folder).rglob("evaluation/episodes.csv")):
@@ -46,9 +46,15 @@ def run(arguments: list[str]) -> int:
             if damaged:
                 print(f"WARNING: {shown(file)}: {damaged} damaged rows left out.", file=sys.stderr)
             found.append(rows)
+            played |= _game_of(file.parents[1])
     if not found or not sum(map(len, found)):
         names = ", ".join(map(str, folders))
         raise UserError(f"there are no games in {names}: {HINT}.")
+    if len(played) > 1:
+        raise UserError(
+            f"these folders hold games of {', '.join(sorted(played))}: points of different games "
+            "have no common scale, so rate the runs of one game at a time."
+        )
     games = pd.concat([rows for rows in found if len(rows)], ignore_index=True)
     for name in values["variants"] or []:
         if name not in set(games["variant"]):
@@ -57,13 +63,16 @@ def run(arguments: list[str]) -> int:
     if values["variants"]:
         games = games[games["variant"].isin(values["variants"])]
     ratings = rate(games, resamples=values["resamples"], seed=values["seed"])
-    lines = [["method", "run", "step", "rating", "95 %", "games", "won", "lost", "drawn"]]
+    lines = [
+        ["method", "run", "step", "actions", "rating", "95 %", "games", "won", "lost", "drawn"]
+    ]
     for row in ratings.to_dict("records"):
         between = f"{row['low']:.0f} to {row['high']:.0f}"
         counts = [str(row[key]) for key in ("games", "wins", "losses", "draws")]
         lines.append(
             [
                 *(str(row["method"]), str(row["run"]), f"{row['step']:,}"),
+                "likeliest" if row["deterministic"] else "sampled",
                 *(f"{row['rating']:.0f}", between, *counts),
             ]
         )
@@ -74,3 +83,16 @@ def run(arguments: list[str]) -> int:
         rows_out = [{key: row[key] for key in COLUMNS} for row in ratings.to_dict("records")]
         tables.write_rows(values["out"], COLUMNS, rows_out)
     return 0
+
+
+def _game_of(home: Path) -> set[str]:
+    """The game of the run, or of the model without one, in a folder; none where nobody knows."""
+    from reprl.runs.folder import RunFolder
+    from reprl.runs.places import game_at
+
+    try:
+        env = RunFolder(home).settings().get("env")
+    except UserError:  # players beside runs, or a model without one
+        env = {"game": game_at(home)}
+    game = env.get("game") if isinstance(env, dict) else None
+    return {game} if isinstance(game, str) else set()

@@ -22,11 +22,11 @@ GAME = (
     "sticky",
     "game_seed",
 )  # one start, one world
-AGENT = ("method", "run", "step")
+AGENT = ("method", "run", "step", "deterministic")  # likeliest or sampled actions: two players
 SCALE = 400 / np.log(10)  # Elo's: 400 points are ten wins to one
 MIDDLE = 1500.0
 PRIOR = 0.5  # a drawn half game of each pair that met: an agent that never lost has a rating too
-COLUMNS = ("method", "run", "step", "rating", "low", "high", "games", "wins", "losses", "draws")
+COLUMNS = (*AGENT, "rating", "low", "high", "games", "wins", "losses", "draws")
 
 
 def strengths(wins: np.ndarray, *, steps: int = 2000, exact: float = 1e-9) -> np.ndarray:
@@ -51,8 +51,19 @@ def strengths(wins: np.ndarray, *, steps: int = 2000, exact: float = 1e-9) -> np
     return MIDDLE + SCALE * np.log(p)
 
 
+def contradictory(episodes: pd.DataFrame) -> pd.Series:
+    """Whether each row is of a game that one agent played to more than one score, (rows,) bool."""
+    keyed = episodes.assign(severity=episodes["severity"].fillna(-1.0))
+    same = keyed.groupby([*AGENT, *GAME], dropna=False)["episode_return"]
+    found: pd.Series = same.transform("nunique") > 1
+    return found
+
+
 def scores_by_game(episodes: pd.DataFrame) -> pd.DataFrame:
-    """Scores, one row a game (its start and its world) and one column an agent."""
+    """Scores, one row a game (its start and its world) and one column an agent.
+
+    A game that stands there twice with the same score is one.
+    """
     keyed = episodes.assign(severity=episodes["severity"].fillna(-1.0))
     table: pd.DataFrame = keyed.pivot_table(
         index=list(GAME), columns=list(AGENT), values="episode_return", aggfunc="first"
@@ -82,9 +93,11 @@ def resampled(scores: np.ndarray, times: np.ndarray) -> np.ndarray:
 def rate(episodes: pd.DataFrame, *, resamples: int = 200, seed: int = 0) -> pd.DataFrame:
     """One row an agent, the best first; `low` to `high` holds 95 % of resampled sets of games.
 
-    An agent is a method, a run and a step, so that the checkpoints of a run are rated as agents of
-    their own. Whole starts are resampled: agents that met in one game meet in its copies.
+    An agent is a method, a run, a step and how it acts (`deterministic` or sampled), so that the
+    checkpoints of a run are rated as agents of their own. Whole starts are resampled: agents that
+    met in one game meet in its copies.
     """
+    _require_one_score(episodes)
     table = scores_by_game(episodes)
     agents: list[Any] = list(table.columns)
     scores = table.to_numpy(float)
@@ -129,10 +142,20 @@ def connected(wins: np.ndarray) -> list[int]:
     return max(groups, key=len)
 
 
-def _require_connected(wins: np.ndarray, agents: list[tuple[str, ...]]) -> None:
+def _require_one_score(episodes: pd.DataFrame) -> None:
+    """Refuse two evaluations under one name: which of their scores counts, nobody can say."""
+    for row in episodes[contradictory(episodes)].to_dict("records"):
+        raise UserError(
+            f"{row['method']} ({row['run']} at step {row['step']}) has two scores for one game "
+            f"({row['variant']}, episode {row['episode']}): these are different evaluations, so "
+            "rate their folders apart."
+        )
+
+
+def _require_connected(wins: np.ndarray, agents: list[tuple[Any, ...]]) -> None:
     """Refuse agents that no chain of common games connects: their ratings would mean nothing."""
     together = connected(wins)
-    for k, (method, run, step) in enumerate(agents):
+    for k, (method, run, step, _) in enumerate(agents):
         if k not in together:
             raise UserError(
                 f"{method} ({run} at step {step}) has no game in common with the others: evaluate "

@@ -1,4 +1,4 @@
-"""Ratings: a hand-worked pair, a known order recovered, and what cannot be rated is refused."""
+"""Ratings: a hand-worked pair, known orders recovered, and what cannot be rated is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,10 @@ import pytest
 
 from reprl.analysis.rating import rating_table
 from reprl.cli import main
+from reprl.envs.games.breakout import ScriptedAgent
+from reprl.evaluation import RandomAgent, evaluate
 from reprl.evaluation.rating import MIDDLE, rate, resampled, strengths, tallies
-from tests.helpers import refuses
+from tests.helpers import Commands, refuses
 
 
 def games(scores: dict[str, list[float]], *, seeds: int = 0, step: int = 0) -> pd.DataFrame:
@@ -52,6 +54,41 @@ def test_a_known_order_of_skill_is_recovered_with_its_distances() -> None:
         assert table.loc[name, "high"] - table.loc[name, "low"] < 60
 
 
+@pytest.mark.slow
+def test_scripted_players_are_rated_in_the_order_of_their_skill() -> None:
+    skills = (0.3, 0.6, 1.0)
+    players = [RandomAgent(), *(ScriptedAgent(skill) for skill in reversed(skills))]
+    played = [
+        evaluate(player, "original", 8, n_envs=8, frame_limit=1600, size=42) for player in players
+    ]
+    table = rate(pd.concat(played, ignore_index=True), resamples=30)
+    best_first = ["scripted", "scripted skill=0.6", "scripted skill=0.3", "random"]
+    assert table["method"].tolist() == best_first
+    assert (table["games"] == 3 * 8).all()
+    assert (np.diff(table["rating"]) < -50).all()
+
+
+def test_an_agents_likeliest_and_sampled_actions_are_two_players() -> None:
+    sampled = games({"ppo": [1.0, 2.0, 3.0], "random": [0.0, 0.0, 0.0]})
+    greedy = games({"ppo": [5.0, 6.0, 7.0]}).assign(deterministic=True)
+    for order in ([sampled, greedy], [greedy, sampled]):
+        table = rate(pd.concat(order, ignore_index=True), resamples=20)
+        assert table["method"].tolist() == ["ppo", "ppo", "random"]
+        assert table["deterministic"].tolist() == [True, False, False]
+        assert table["wins"].tolist() == [6, 3, 0]
+
+
+def test_two_scores_of_one_game_are_not_one_of_them() -> None:
+    first = games({"ppo": [1.0, 2.0, 3.0], "a2c": [2.0, 2.0, 2.0]})
+    assert len(rate(pd.concat([first, first]), resamples=20)) == 2  # read twice: the same games
+    other = pd.concat([first, games({"ppo": [1.0, 9.0]})], ignore_index=True)
+    with refuses("ppo (ppo at step 0)", "original, episode 1"):
+        rate(other)
+    shown = rating_table(other)
+    assert shown.frame["games"].tolist() == [2, 2]
+    assert "2 games with another score" in shown.note
+
+
 def test_checkpoints_of_a_run_are_agents_of_their_own() -> None:
     early, late = games({"ppo": [1.0, 2.0, 1.0]}, step=10), games({"ppo": [5.0, 6.0, 7.0]}, step=20)
     table = rate(pd.concat([early, late]), resamples=20)
@@ -79,6 +116,17 @@ def test_the_command_reads_folders(tmp_path: Path, capsys: pytest.CaptureFixture
     assert pd.read_csv(out)["wins"].tolist() == [3, 1]
     assert main(["rate", str(tmp_path), "variants=green_lines"]) == 2
     assert "variants=green_lines" in capsys.readouterr().err
+
+
+def test_games_of_different_games_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for game in ("breakout", "pong"):
+        file = tmp_path / game / "evaluation" / "episodes.csv"
+        file.parent.mkdir(parents=True)
+        games({game: [1.0, 2.0]}).to_csv(file, index=False)
+        (tmp_path / game / "config.yaml").write_text(f"env:\n  game: {game}\n")
+    Commands(capsys).refuse(["rate", str(tmp_path)], "breakout, pong", "one game at a time")
 
 
 def test_resampled_wins_are_those_of_the_resampled_games() -> None:
