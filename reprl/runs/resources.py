@@ -62,7 +62,9 @@ def estimate(config: Config) -> tuple[int, str]:
         parts[f"algo.n_policy_phases={phases} x {rollout}"] = phases * config.rollout * picture
     buffer = algo.get("buffer_size")
     if isinstance(buffer, int):
-        parts[f"algo.buffer_size={buffer}"] = buffer * picture
+        # ours keep each frame once, RLlib's whole stacks
+        frames = env.stack if str(algo.get("_target_")).endswith(".APEX") else 1
+        parts[f"algo.buffer_size={buffer}"] = buffer * frames * picture
     return sum(parts.values()), max(parts, key=lambda name: parts[name])
 
 

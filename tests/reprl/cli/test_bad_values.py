@@ -94,6 +94,19 @@ def test_memory_is_estimated_for_what_is_kept() -> None:
     assert resources.memory() > 1 << 28
 
 
+def test_rllibs_buffer_is_estimated_with_whole_stacks() -> None:
+    picture, kept = 84 * 84, 300_000
+    needed, why = resources.estimate(load(["algo=apex", f"algo.buffer_size={kept}"]))
+    assert why == f"algo.buffer_size={kept}"
+    assert needed == pytest.approx(kept * 4 * picture, rel=0.05)
+    ours = resources.estimate(load(["algo=dqn", f"algo.buffer_size={kept}"]))[0]
+    assert ours == pytest.approx(kept * picture, rel=0.05)
+    single = resources.estimate(
+        load(["algo=apex", f"algo.buffer_size={kept}", "env.stack=1", "encoder=nature"])
+    )
+    assert single[0] == pytest.approx(kept * picture, rel=0.05)
+
+
 def test_many_emulators_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
     resources.say_start(load([]))
     assert capsys.readouterr().err == ""
