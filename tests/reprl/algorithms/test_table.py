@@ -1,9 +1,16 @@
-"""The table of docs/algorithms.md: every cell is what the configuration and the class really do."""
+"""The table of docs/algorithms.md: what it allows is built and trained, all else is refused.
+
+`impala` and `apex` are built only, their learner is Ray's; several ranks are processes of their
+own, which tests/reprl/distributed trains.
+"""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
 
 from reprl.algorithms import (
     A2C,
@@ -26,6 +33,9 @@ from reprl.algorithms.base import Algorithm
 from reprl.components import names
 from reprl.config.schema import load
 from reprl.errors import UserError
+from reprl.policy import player_of
+from reprl.runs.train import make_env, make_model
+from tests.runs import make_run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "algorithms.md").read_text()
 ASKED = {
@@ -55,6 +65,34 @@ CLASSES: dict[str, type[Algorithm]] = {
 STICK = ["env.continuous=true"]
 NEEDED = {"sac": STICK, "td3": STICK, "ddpg": STICK}
 
+STEPS = {"reinforce": 256}  # that hold two updates; its first needs games that have ended
+SMALL = [
+    *("device=cpu", "threads=1", "seed=3", "env.n_envs=2", "env.size=36", "env.workers=0"),
+    "encoder.features_dim=12",
+]
+SHORT = ["algo.n_steps=16", "algo.batch_size=16", "algo.learning_rate=1e-3"]
+REPLAY = ["algo.buffer_size=100", "algo.learning_starts=16", "algo.batch_size=8"]
+CRITICS = [*REPLAY, "algo.gradient_steps=1"]
+LABELS = [*SHORT, "algo.updates=2"]
+OWN: dict[str, list[str]] = {
+    "ppo": [*SHORT, "algo.n_epochs=1"],
+    "a2c": ["algo.n_steps=4"],
+    "reinforce": ["algo.n_steps=64", "env.max_frames=200"],
+    "ppg": [*SHORT, "algo.n_policy_phases=2", "algo.auxiliary_batch_size=16"],
+    "idaac": [*SHORT, "algo.value_epochs=1"],
+    "recurrent_ppo": [*SHORT, "algo.n_epochs=1", "algo.lstm_size=12"],
+    "dqn": REPLAY,
+    "qrdqn": REPLAY,
+    "sac": CRITICS,
+    "td3": CRITICS,
+    "ddpg": CRITICS,
+    "imitation": LABELS,
+    "distillation": LABELS,
+    "impala": [],
+    "apex": [],
+}
+ON_RAY = ("impala", "apex")
+
 
 def table() -> dict[str, dict[str, bool]]:
     lines = re.search(r"^\| `algo=`.*?(?=\n\n)", PAGE, re.DOTALL | re.MULTILINE)
@@ -73,6 +111,92 @@ def accepted(overrides: list[str]) -> bool:
     return True
 
 
+def built(algo: str, overrides: list[str], teacher: Path) -> Any:
+    """An agent of the algorithm on two small games, as `reprl train` makes it."""
+    given = [*SMALL, f"algo={algo}", *NEEDED.get(algo, []), *OWN[algo], *overrides]
+    if algo == "distillation":
+        given.append(f"algo.teacher={teacher}")
+    if "mode=fast" in overrides:
+        given.append("algo.compile=false")
+    config = load(given)
+    return make_model(config, make_env(config))
+
+
+def parameters(module: Any) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in module.named_parameters()}
+
+
+def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    assert set(one) == set(other)
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("teacher") / "run", **{"env.stack": 4})
+
+
+class CaptureAt(BaseCallback):
+    """What a checkpoint would hold, at one step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step, self.captured = step, None
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps == self.step:
+            self.captured = self.model.capture()  # type: ignore[attr-defined]
+
+    def _on_step(self) -> bool:
+        return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", table())
+def test_what_a_row_allows_is_built_and_trained(algo: str, teacher: Path) -> None:
+    row, steps = table()[algo], STEPS.get(algo, 64)
+    half = CaptureAt(steps // 2)
+    plain = built(algo, [], teacher)
+    before = parameters(plain.policy)
+    if algo not in ON_RAY:
+        plain.learn(steps, callback=half)
+    plain.env.close()
+    after = parameters(plain.policy)
+    for column in (name for name in ("mask", "losses", "augmentations") if row[name]):
+        model = built(algo, ASKED[column], teacher)
+        first = parameters(model.policy)
+        masks = [name for name in first if "mask" in name]
+        assert bool(masks) == (column == "mask")
+        if column == "mask":
+            assert player_of(model).extractor.dry_output().attention is not None
+        else:
+            assert alike(first, before)  # the same draws as without it
+        heads = parameters(model.losses.modules) if column == "losses" else {}
+        if algo not in ON_RAY:
+            last = parameters(model.learn(steps).policy)
+            assert not alike(first, last), column
+            if column == "mask":
+                assert not alike({k: first[k] for k in masks}, {k: last[k] for k in masks})
+            else:
+                assert not alike(last, after), f"{column} changed nothing"
+        if heads:
+            assert not alike(heads, parameters(model.losses.modules))
+        model.env.close()
+    if row["fast mode"]:
+        fast = built(algo, ["mode=fast"], teacher)
+        assert fast.mode == "fast"
+        assert not alike(before, parameters(fast.learn(steps).policy))
+        fast.env.close()
+    if row["exact resume"]:
+        again = built(algo, [], teacher)
+        again.restore(half.captured)
+        assert not alike(parameters(again.policy), after)
+        again.learn(steps - again.num_timesteps, reset_num_timesteps=False)
+        assert again.num_timesteps == plain.num_timesteps
+        assert alike(parameters(again.policy), after)
+        again.env.close()
+
+
 @pytest.mark.parametrize("algo", table())
 def test_a_row_says_what_is_so(algo: str) -> None:
     row = table()[algo]
@@ -81,7 +205,6 @@ def test_a_row_says_what_is_so(algo: str) -> None:
     assert accepted(chosen)
     for column, overrides in ASKED.items():
         assert accepted([*chosen, *overrides]) == row[column], column
-    # a class on the seam is saved and restored whole; its own test kills it
     assert row["exact resume"] == CLASSES[algo].exact
 
 
