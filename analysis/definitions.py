@@ -51,6 +51,11 @@ PLOTS: dict[str, dict[str, Any]] = {
         "x": {"steps": "training steps", "hours": "hours of training"},
         "y": f"training score ({POINTS})",
     },
+    "rating": {
+        "title": "Elo over training",
+        "x": "training steps",
+        "y": "Elo (400 points are ten wins to one)",
+    },
     "profile": {
         "title": "Performance profiles",
         "x": f"score ({POINTS})",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from reprl.analysis.palette import Style
 from reprl.disk import replacing
 from reprl.naming import file_name
 
+DASHES = ("-", "--", ":", "-.")
 # Text stays text, and the same data gives the same bytes.
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -45,6 +46,12 @@ def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -
     return written
 
 
+def save_figure(draw: Callable[[], Figure], path: Path) -> None:
+    """Draw one figure in the report's style and write it as its file's ending says."""
+    with matplotlib.rc_context(SETTINGS), replacing(path) as draft:
+        draw().savefig(draft, bbox_inches="tight", dpi=150, format=path.suffix[1:].lower())
+
+
 def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[str, Figure]]:
     trained = {m["name"] for m in data["methods"] if not m["baseline"]}
     if data.get("overview") and any(m in trained for m in data["overview"]["order"]):
@@ -70,6 +77,14 @@ def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[s
             words = PLOTS["learning"]
             name = "learning" if over == "steps" else f"learning_{over}"
             yield name, line_figure(series, styles, words["x"][over], words["y"])
+    if data.get("rating"):
+        yield "rating", rating_figure(data["rating"], styles)
+
+
+def rating_figure(curves: list[dict[str, Any]], styles: dict[str, Style]) -> Figure:
+    """Elo with its interval against the step, one line a run."""
+    words = PLOTS["rating"]
+    return line_figure(curves, styles, words["x"], words["y"], marked=True)
 
 
 def overview_figure(data: dict[str, Any], styles: dict[str, Style]) -> Figure:
@@ -207,17 +222,26 @@ def line_figure(
     y_label: str,
     *,
     stepped: bool = False,
+    marked: bool = False,
 ) -> Figure:
-    """Mean lines with their bands and thin lines of the seeds; `stepped` ones have neither."""
+    """Mean lines with their bands and thin lines of the seeds; `stepped` ones have neither.
+
+    `marked` ones show each point, for lines of few; of one method each has dashes of its own.
+    """
     figure = Figure(figsize=(6.3, 3.4))
     axes = figure.subplots()
     for one in series:
-        colour, name = styles[one["method"]].light, _text(one["method"])
+        style = styles[one["method"]]
+        colour, name = style.light, _text(one.get("name", one["method"]))
         points = np.array(one["points"], float)  # (T, 5): x, mean, low, high, seeds; stepped (T, 2)
         if stepped:
             axes.step(points[:, 0], points[:, 1], where="post", color=colour, label=name)
             continue
-        axes.plot(points[:, 0], points[:, 1], color=colour, label=name)
+        dots: dict[str, Any] = {}
+        if marked:
+            same = [other for other in series if other["method"] == one["method"]]
+            dots = {"marker": style.marker, "ms": 4, "ls": DASHES[same.index(one) % len(DASHES)]}
+        axes.plot(points[:, 0], points[:, 1], color=colour, label=name, **dots)
         axes.fill_between(points[:, 0], points[:, 2], points[:, 3], color=colour, alpha=0.12)
         for seed in one.get("seeds", []):
             axes.plot(*np.array(seed["points"], float).T, color=colour, lw=0.5, alpha=0.5)

@@ -1,15 +1,22 @@
 """Ratings of a report's agents, and of a run's checkpoints: Elo from games they had in common.
 
-episodes of all runs -> `reprl.evaluation.rating` -> **one row an agent** -> report. Agents that no
+episodes of all runs -> `reprl.evaluation.rating` -> **one row an agent**, and a curve for each run
+of which several checkpoints were rated -> report and `reprl rate figure=FILE`. Agents that no
 chain of common games connects have no rating in common: the largest group that has is shown.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from reprl.analysis.palette import styles
+from reprl.analysis.plots import rating_figure, save_figure
 from reprl.analysis.tables import Column, Table
+from reprl.errors import UserError
 from reprl.evaluation.rating import (
     AGENT,
     GAME,
@@ -69,3 +76,31 @@ def rating_table(episodes: pd.DataFrame) -> Table:
     if left:
         note += f" {left} agents that had no such game with these are left out."
     return Table("rating", TITLE, columns, frame, note)
+
+
+def rating_curves(ratings: pd.DataFrame) -> list[dict[str, Any]]:
+    """A line for each run of which several steps were rated: [step, Elo, low, high, games]."""
+    if ratings.empty:
+        return []
+    curves = []
+    both = ratings.groupby(["method", "run"])["deterministic"].transform("nunique") > 1
+    own = ratings.assign(both=both).sort_values(["method", "run", "deterministic", "step"])
+    for (method, run, greedy), part in own.groupby(["method", "run", "deterministic"], sort=False):
+        if len(part) < 2:
+            continue
+        name = f"{run}, {'likeliest' if greedy else 'sampled'}" if part["both"].any() else str(run)
+        points = part[["step", "rating", "low", "high", "games"]].to_numpy(float).tolist()
+        curves.append({"method": str(method), "name": name, "points": points})
+    return curves
+
+
+def draw_ratings(ratings: pd.DataFrame, path: Path) -> None:
+    """The curves as a picture of the kind that the file's ending says."""
+    curves = rating_curves(ratings)
+    if not curves:
+        raise UserError(
+            f"figure={path}: no run has two rated steps here, so there is no curve: play games of "
+            "several with reprl evaluate DIR checkpoint=STEP games=shared."
+        )
+    methods = list(dict.fromkeys(curve["method"] for curve in curves))
+    save_figure(lambda: rating_figure(curves, styles(methods)), path)

@@ -43,7 +43,7 @@ from reprl.analysis.overview import matrix, overview, profiles, row_order, where
 from reprl.analysis.palette import Style, styles
 from reprl.analysis.palette import css as colours
 from reprl.analysis.plots import save_figures
-from reprl.analysis.rating import rating_table
+from reprl.analysis.rating import rating_curves, rating_table
 from reprl.analysis.several_games import games_table
 from reprl.analysis.summary import against_plain, comparisons, headline, overall, verdict
 from reprl.analysis.tables import Table, form
@@ -140,6 +140,7 @@ def compose(
     tables["claims"] = claims_table(results, declared)
     gallery = pictures(results.runs, results.warnings, Path(out), order)
     data = chart_data(results, looks, variants, tables["twin"], tables["attention"])
+    data["rating"] = jsonable(rating_curves(tables["rating"].frame))
     game = results.game
     data["taken"] = jsonable(representation.taken_away(results.probes, table, _tracked(game)))
     data["tracked"] = _tracked(game) or ""
@@ -231,6 +232,7 @@ def _contents(context: dict[str, Any]) -> list[tuple[str, str]]:
         ("representation", "What the features hold"): context["represented"],
         ("twin", tables["twin"].title): full("twin"),
         ("learning", PLOTS["learning"]["title"]): context["learning"],
+        ("elo", PLOTS["rating"]["title"]): context["data"]["rating"],
         ("difficulty", tables["difficulty"].title): full("difficulty"),
         ("numbers", "All numbers"): True,
         ("runs", tables["ablation"].title): True,

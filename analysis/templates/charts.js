@@ -159,26 +159,28 @@ function names(box, view, ends, x, atEnds) {
       const item = document.createElement("span");
       mark(svg(item, "svg", { class: "key", "aria-hidden": "true" }), 7, 7, e.method, 4);
       const text = document.createElement("span");
-      text.className = "direct"; text.style.color = colour(e.method); text.textContent = e.method;
+      text.className = "direct"; text.style.color = colour(e.method); text.textContent = e.name || e.method;
       item.appendChild(text); list.appendChild(item);
     }
     box.appendChild(list);
     return;
   }
   ends.forEach((e, i) => { if (i && e.y < ends[i - 1].y + 15) e.y = ends[i - 1].y + 15; });
-  for (const e of ends) svg(view.root, "text", { x, y: e.y + 4, class: "direct", fill: colour(e.method) }, e.method);
+  for (const e of ends) svg(view.root, "text", { x, y: e.y + 4, class: "direct", fill: colour(e.method) }, e.name || e.method);
 }
 
-// Lines with bands. spec: series [{method, points [[x, y, low, high, n]], seeds}], xLabel, yLabel, stepped, yForm
+// Lines with bands. spec: series [{method, points [[x, y, low, high, n]], seeds, name}], xLabel, yLabel, stepped, yForm,
+// least (values the axis must hold, 0 if not given), counted (what n are), form (of values in the tip)
 function lines(box, spec) {
   const series = spec.series.filter((s) => visible(s.method));
   if (!series.length) { box.textContent = nothing(spec.series); return; }
   const height = view_height(box), view = canvas(box, height, spec.title), g = view.root;
-  const atEnds = !spec.stepped && beside(box, series.map((s) => s.method)), longest = Math.max(...series.map((s) => s.method.length));
+  const nameOf = (s) => s.name || s.method, counted = spec.counted || "seed", form = spec.form || ((v) => number(v, 1));
+  const atEnds = !spec.stepped && beside(box, series.map(nameOf)), longest = Math.max(...series.map((s) => nameOf(s).length));
   const right = view.width - (atEnds ? 22 + 7.9 * longest : 14), top = 12, bottom = height - 44;
   const xs = series.flatMap((s) => s.points.map((p) => p[0])), means = series.flatMap((s) => s.points.map((p) => p[1]).concat((s.seeds || []).flatMap((one) => one.points.map((p) => p[1]))));
   const all = series.flatMap((s) => s.points.flatMap((p) => [p[2] ?? null, p[3] ?? null])).concat(means);
-  const core = extent(means, [0]), full = extent(all, [0]), reach = core[1] - core[0];
+  const least = spec.least || [0], core = extent(means, least), full = extent(all, least), reach = core[1] - core[0];
   const y0 = Math.max(full[0], core[0] - 0.25 * reach), y1 = Math.min(full[1], core[1] + 0.35 * reach);
   const places = ticks(y0, y1, 5), left = margin(places, spec.yForm);
   const x = scale(Math.min(...xs), Math.max(...xs), left, right), y = scale(y0, y1, bottom, top);
@@ -196,7 +198,7 @@ function lines(box, spec) {
     svg(g, "path", { d: "M" + path, stroke: colour(s.method), class: "line" });
     if (s.points.length < 12 && !spec.stepped) for (const p of s.points) mark(g, x(p[0]), y(p[1]), s.method, 4);
     const last = s.points[s.points.length - 1];
-    ends.push({ method: s.method, y: y(last[1]) });
+    ends.push({ method: s.method, name: nameOf(s), y: y(last[1]) });
   }
   names(box, view, ends, right + 8, atEnds);
   const ruler = svg(g, "line", { x1: 0, x2: 0, y1: top, y2: bottom, class: "ruler", visibility: "hidden" });
@@ -212,7 +214,7 @@ function lines(box, spec) {
       const before = s.points.filter((q) => q[0] <= nearest);
       const p = spec.stepped ? before[before.length - 1] || [nearest, 1] : s.points.reduce((a, b) => Math.abs(b[0] - nearest) < Math.abs(a[0] - nearest) ? b : a);
       if (spec.stepped) { tip.push(`${s.method}: ${percent(p[1])}`); continue; }
-      tip.push(`${s.method}: ${spread({ value: p[1], low: p[2], high: p[3] }, (v) => number(v, 1))}, ${p[4]} seed${p[4] === 1 ? "" : "s"}`);
+      tip.push(`${nameOf(s)}: ${spread({ value: p[1], low: p[2], high: p[3] }, form)}, ${p[4]} ${counted}${p[4] === 1 ? "" : "s"}`);
     }
     showTip(tip.join("\n"), event);
   });

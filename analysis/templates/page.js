@@ -55,6 +55,9 @@ const draw = {
   learning(box) {
     lines(box, { series: data.learning[over], xLabel: words.learning.x[over], yLabel: words.learning.y, title: words.learning.title });
   },
+  rating(box) {
+    lines(box, { series: data.rating, xLabel: words.rating.x, yLabel: words.rating.y, title: words.rating.title, least: [], counted: "game", form: (v) => number(v, 0) });
+  },
   twin(box) {
     const items = data.twin.map((t) => ({ method: t.method, row: t.variant, value: t[measure][0], low: t[measure][1], high: t[measure][2] }));
     const form = measure === "flip" ? percent : (v) => number(v, 2);

@@ -11,6 +11,7 @@ from reprl.escaping import shown
 from reprl.settings import GAME_SEED
 from reprl.validation import Number
 
+PICTURES = (".png", ".svg", ".pdf")
 RESAMPLES = Number(10, 10_000, whole=True)
 HELP = "Elo ratings of agents and checkpoints, with intervals, from games they played in common"
 KEYS = {
@@ -25,6 +26,9 @@ KEYS = {
     ),
     "seed": Key(0, "they are drawn from it", "int", allowed=GAME_SEED),
     "out": Key(None, "write the table as CSV into this file", "path"),
+    "figure": Key(
+        None, "draw Elo over the steps of each run into this .png, .svg or .pdf file", "path"
+    ),
 }
 HINT = "play games with reprl evaluate DIR games=shared first"
 
@@ -32,6 +36,11 @@ HINT = "play games with reprl evaluate DIR games=shared first"
 def run(arguments: list[str]) -> int:
     """Read every evaluation below the folders, rate, print and, if asked, write."""
     folders, values = parse("rate", arguments, KEYS, "many")
+    figure = values["figure"]
+    if figure is not None and figure.suffix.lower() not in PICTURES:
+        raise UserError(
+            f"figure={figure} must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}."
+        )
     import pandas as pd
 
     from reprl import guard, tables
@@ -82,6 +91,10 @@ def run(arguments: list[str]) -> int:
     if values["out"] is not None:
         rows_out = [{key: row[key] for key in COLUMNS} for row in ratings.to_dict("records")]
         tables.write_rows(values["out"], COLUMNS, rows_out)
+    if figure is not None:
+        from reprl.analysis.rating import draw_ratings
+
+        draw_ratings(ratings, figure)
     return 0
 
 

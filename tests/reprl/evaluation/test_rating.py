@@ -1,5 +1,6 @@
 """Ratings: a hand-worked pair, known orders recovered, and what cannot be rated is refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reprl.analysis.rating import rating_table
+from reprl.analysis.rating import rating_curves, rating_table
+from reprl.analysis.report import write_report
 from reprl.cli import main
 from reprl.envs.games.breakout import ScriptedAgent
 from reprl.evaluation import RandomAgent, evaluate
@@ -116,6 +118,69 @@ def test_the_command_reads_folders(tmp_path: Path, capsys: pytest.CaptureFixture
     assert pd.read_csv(out)["wins"].tolist() == [3, 1]
     assert main(["rate", str(tmp_path), "variants=green_lines"]) == 2
     assert "variants=green_lines" in capsys.readouterr().err
+
+
+def trained(root: Path, name: str, skills: dict[int, float]) -> None:
+    """A run of which checkpoints were evaluated, each better than the one before."""
+    rng = np.random.default_rng(0)
+    played = [
+        games({name: (skill + rng.gumbel(size=60)).tolist()}, step=step)
+        for step, skill in skills.items()
+    ]
+    file = root / name / "evaluation" / "episodes.csv"
+    file.parent.mkdir(parents=True)
+    pd.concat(played).to_csv(file, index=False)
+    (root / name / "config.yaml").write_text("env:\n  game: breakout\n")
+    (root / name / "run.json").write_text(f'{{"method": "{name}"}}')
+
+
+def test_a_runs_checkpoints_are_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    trained(runs, "quick", {100: 0.0, 200: 1.0, 300: 2.0})
+    trained(runs, "slow", {100: -0.6, 300: 0.8})
+    trained(runs, "once", {100: 1.0})
+    ratings = rate(pd.concat(pd.read_csv(file) for file in runs.rglob("episodes.csv")))
+    curves = {curve["name"]: curve["points"] for curve in rating_curves(ratings)}
+    assert set(curves) == {"quick", "slow"}
+    assert [point[0] for point in curves["quick"]] == [100, 200, 300]
+    for points in curves.values():
+        values, low, high = np.array(points).T[1:4]
+        assert (np.diff(values) > 50).all()
+        assert (low <= values).all()
+        assert (values <= high).all()
+    for suffix in ("png", "svg", "PDF"):
+        figure = tmp_path / f"elo.{suffix}"
+        assert main(["rate", str(runs), "resamples=20", f"figure={figure}"]) == 0
+        assert figure.stat().st_size > 3000
+    drawn = (tmp_path / "elo.svg").read_text()
+    assert all(words in drawn for words in ("quick", "slow", "training steps", "Elo"))
+    assert "once" not in drawn
+    refuse = Commands(capsys).refuse
+    refuse(["rate", str(runs), "figure=elo.jpg"], "figure=elo.jpg", ".png, .svg or .pdf")
+    shutil.rmtree(runs / "quick")
+    shutil.rmtree(runs / "slow")
+    trained(runs, "other", {100: 2.0})
+    alone = ["rate", str(runs), f"figure={tmp_path / 'none.png'}"]
+    refuse(alone, "figure=", "no run has two rated steps", "checkpoint=STEP")
+    assert not (tmp_path / "none.png").exists()
+
+
+@pytest.mark.slow
+def test_the_report_draws_the_curve_only_where_checkpoints_were_rated(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    trained(runs, "quick", {100: 0.0, 200: 2.5, 300: 4.5})
+    trained(runs, "once", {100: 1.0})
+    page, _ = write_report([runs], tmp_path / "report")
+    assert 'data-plot="rating"' in page.read_text()
+    assert 'href="#elo"' in page.read_text()
+    assert "quick" in (tmp_path / "report" / "figures" / "rating.svg").read_text()
+    shutil.rmtree(runs / "quick")
+    trained(runs, "other", {100: 2.0})
+    page, _ = write_report([runs], tmp_path / "without")
+    assert "rating" in {table.stem for table in (tmp_path / "without" / "tables").iterdir()}
+    assert 'data-plot="rating"' not in page.read_text()
+    assert 'href="#elo"' not in page.read_text()
+    assert not list((tmp_path / "without" / "figures").glob("rating.*"))
 
 
 def test_games_of_different_games_are_refused(
