@@ -50,6 +50,8 @@ class PolicyOutput:
     distribution: Distribution | None = None  # SB3's; None in compiled code
     # (B, P), the input of the action head; in compiled code only where other heads read it
     actor: Tensor | None = None
+    # (B, V), the input of the value head, where an encoder of its own or a memory stands before it
+    critic: Tensor | None = None
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probabilities (B,) of actions."""
@@ -163,6 +165,11 @@ def critic_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
     return policy.mlp_extractor.forward_critic(features)
 
 
+def value_input(policy: ActorCriticPolicy, output: PolicyOutput) -> Tensor:
+    """What the last layer of the value was given in a forward pass: (B, critic_width)."""
+    return critic_latent(policy, output.features) if output.critic is None else output.critic
+
+
 def actor_latent(policy: ActorCriticPolicy, features: Tensor) -> Tensor:
     """What the action head is given of the policy's features: (B, actor_width)."""
     return policy.mlp_extractor.forward_actor(features)
@@ -208,7 +215,8 @@ def policy_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOut
     distribution = policy._get_action_dist_from_latent(actor)
     values = policy.value_net(critic).flatten()
     log_probs = getattr(distribution.distribution, "logits", None)
-    return PolicyOutput(values, features, encoding, log_probs, distribution, actor)
+    own = None if policy.share_features_extractor else critic
+    return PolicyOutput(values, features, encoding, log_probs, distribution, actor, own)
 
 
 def actor_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
@@ -225,7 +233,8 @@ def actor_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutp
 def critic_forward(policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
     """The value's side alone: no distribution and no attention."""
     features = critic_features(policy, as_input(policy, observations))
-    return PolicyOutput(policy.value_net(critic_latent(policy, features)).flatten(), features)
+    critic = critic_latent(policy, features)
+    return PolicyOutput(policy.value_net(critic).flatten(), features, critic=critic)
 
 
 @dataclass(frozen=True)
@@ -276,6 +285,7 @@ def recurrent_forward(policy: Any, observations: Tensor, sequences: Sequences) -
         encoding,
         None if logits is None else sequences.unpad(logits),
         distribution,
+        critic=sequences.unpad(critic),
         sequences=sequences,
     )
 

@@ -66,6 +66,12 @@ class Sequences:
         return View(seen, None if mirrored is None else mirrored[self.owner])
 
 
+def one_step(starts: Tensor, *, actor: States, critic: States) -> Sequences:
+    """Samples (B,) as sequences of one step each, with the states before them."""
+    rows = torch.arange(len(starts), device=starts.device)
+    return Sequences(rows=rows, length=1, starts=starts, actor=actor, critic=critic)
+
+
 def places(begins: np.ndarray) -> tuple[np.ndarray, int]:
     """Padded places (B,) of samples in order, and the length; `begins` (B,) is True at a first one.
 

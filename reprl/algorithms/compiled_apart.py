@@ -42,27 +42,28 @@ class CompiledApart(CompiledPolicy):
         return *in_full(features, encoding), actor, actor_layers(policy, actor)
 
     def _critic_side(self, images: Tensor) -> Outputs:
-        """(B, stack, H, W) -> the value's features, values."""
+        """(B, stack, H, W) -> the value's features, critic, values."""
         with computing_in(self.precision, images.device.type):
             features = critic_features(self.policy, images)
             critic = critic_latent(self.policy, features).float()
-        return features.float(), critic_layers(self.policy, critic)
+        return features.float(), critic, critic_layers(self.policy, critic)
 
     def _both_sides(self, images: Tensor) -> Outputs:
-        """(B, stack, H, W) -> all of the actor's side, and the values."""
+        """(B, stack, H, W) -> all of the actor's side, critic and values."""
         with computing_in(self.precision, images.device.type):
             features, actor, critic, encoding = latents(self.policy, images)
             actor, critic = actor.float(), critic.float()
-        return *in_full(features, encoding), actor, *last_layers(self.policy, actor, critic)
+        log_probs, values = last_layers(self.policy, actor, critic)
+        return *in_full(features, encoding), actor, log_probs, critic, values
 
     def forward(self, policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
         """Policy outputs of a minibatch, with what the heads beside the action head read."""
         found = self._run(self._both, observations, self._both_sides)
-        features, feature_map, attention, actor, log_probs, values = found
+        features, feature_map, attention, actor, log_probs, critic, values = found
         assert features is not None
         assert values is not None
         encoding = encoding_of(features, feature_map, attention)
-        return PolicyOutput(values, features, encoding, log_probs, actor=actor)
+        return PolicyOutput(values, features, encoding, log_probs, actor=actor, critic=critic)
 
     def actor(self, policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
         """The policy's side alone; values are 0."""
@@ -75,7 +76,7 @@ class CompiledApart(CompiledPolicy):
 
     def critic(self, policy: ActorCriticPolicy, observations: Tensor) -> PolicyOutput:
         """The value's side alone: no distribution and no attention."""
-        features, values = self._run(self._valuing, observations, self._critic_side)
+        features, critic, values = self._run(self._valuing, observations, self._critic_side)
         assert features is not None
         assert values is not None
-        return PolicyOutput(values, features)
+        return PolicyOutput(values, features, critic=critic)

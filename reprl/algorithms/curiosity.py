@@ -1,13 +1,14 @@
 """What an on-policy algorithm does with an intrinsic reward: scale it, value it, add it, learn it.
 
 rollout -> rewards of the observations reached -> divided by the deviation of their running return
--> advantages of a second value head, over the ends of games -> **added to the game's advantages**;
-in the update the second value head and the reward's own model are two more terms.
+-> what the rollout's memory makes of them, with the values of a second head: advantages over the
+ends of games -> **added to the game's advantages**; in the update the second value head and the
+reward's own model are two more terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,32 +26,11 @@ from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.intrinsic.base import IntrinsicReward
 from reprl.intrinsic.moments import RunningMoments
-from reprl.policy import (
-    PolicyOutput,
-    as_input,
-    critic_features,
-    critic_latent,
-    critic_width,
-)
+from reprl.policy import PolicyOutput, as_input, critic_width, value_input
 from reprl.rng import stream_seed, torch_stream
 
 ROWS = 256  # observations in one forward pass
-
-
-def endless_advantages(
-    rewards: np.ndarray, values: np.ndarray, last: np.ndarray, gamma: float, gae_lambda: float
-) -> np.ndarray:
-    """GAE (T, n) of rewards and values (T, n) and the values (n,) after them, as if no game ended.
-
-    Dying ends the game and not the search: what lies beyond stays new.
-    """
-    advantages = np.zeros_like(rewards)
-    following = np.zeros_like(last)
-    for t in reversed(range(len(rewards))):
-        after = last if t + 1 == len(rewards) else values[t + 1]
-        following = rewards[t] + gamma * after - values[t] + gamma * gae_lambda * following
-        advantages[t] = following
-    return advantages
+Latents = Callable[[np.ndarray | None], Tensor]
 
 
 class Curiosity(nn.Module):
@@ -94,37 +74,30 @@ class Curiosity(nn.Module):
     def learned(self) -> list[nn.Parameter]:
         return [p for p in self.parameters() if p.requires_grad]
 
-    def values(self, policy: ActorCriticPolicy, features: Tensor) -> Tensor:
-        """Expected intrinsic returns (B,) of features (B, F), from where the value is read too."""
-        found: Tensor = self.value(critic_latent(policy, features)).flatten()
+    def values(self, latent: Tensor) -> Tensor:
+        """Expected intrinsic returns (B,) of what the value head is given, (B, V)."""
+        found: Tensor = self.value(latent).flatten()
         return found
 
     # -- after a rollout --------------------------------------------------------------------------
 
     @torch.no_grad()
-    def finish(self, memory: RolloutMemory, policy: ActorCriticPolicy) -> dict[str, float]:
-        """Add the intrinsic advantages to a rollout's; numbers for the log."""
+    def finish(
+        self, memory: RolloutMemory, policy: ActorCriticPolicy, latents: Latents
+    ) -> dict[str, float]:
+        """Add the intrinsic advantages to a rollout's; numbers for the log.
+
+        `latents` gives what the value head reads of samples, or with None of the step after.
+        """
         steps, n_envs = memory.buffer_size, memory.n_envs
         for inputs in self._following(memory, policy):
             self.reward.observe(inputs)
         found = [self.reward.rewards(inputs) for inputs in self._following(memory, policy)]
         rewards = _by_time(torch.cat(found), steps)  # (T, n_envs)
         scaled = self.scaled(rewards)
-        values = torch.cat(
-            [
-                self.values(policy, critic_features(policy, inputs))
-                for inputs in self._inputs(memory, policy)
-            ]
-        )
-        assert memory.last_observations is not None
-        after = as_input(policy, memory.to_torch(memory.last_observations))
-        last = self.values(policy, critic_features(policy, after)).double().cpu().numpy()
-        known = _by_time(values, steps)
-        reward = self.reward
-        advantages = endless_advantages(scaled, known, last, reward.gamma, reward.gae_lambda)
-        self.returns = (advantages + known).astype(np.float32)
-        if reward.coef:
-            memory.advantages += (reward.coef * advantages).astype(np.float32)
+        values = torch.cat([self.values(latents(place)) for place in _chunks(memory)])
+        last = self.values(latents(None)).double().cpu().numpy()
+        self.returns = memory.explore(scaled, _by_time(values, steps), last, self.reward)
         assert rewards.shape == (steps, n_envs)
         return {
             "intrinsic/reward": float(scaled.mean()),
@@ -141,11 +114,6 @@ class Curiosity(nn.Module):
         self.returned.add(torch.cat(sums))
         return rewards / float(self.returned.std)
 
-    def _inputs(self, memory: RolloutMemory, policy: ActorCriticPolicy) -> Iterator[Tensor]:
-        """The rollout's observations as networks take them, environment by environment."""
-        for place in _chunks(memory):
-            yield as_input(policy, memory.to_torch(memory.observed(place)))
-
     def _following(self, memory: RolloutMemory, policy: ActorCriticPolicy) -> Iterator[Tensor]:
         """The observation after each: of a game that ended, the first of the next."""
         for place in _chunks(memory):
@@ -153,48 +121,41 @@ class Curiosity(nn.Module):
 
     # -- in the update ----------------------------------------------------------------------------
 
-    def terms(
+    def value_terms(
         self,
         output: PolicyOutput,
         minibatch: Minibatch,
         memory: RolloutMemory,
         policy: ActorCriticPolicy,
     ) -> dict[str, Term]:
-        """The second value head's squared error, and the loss of the reward's own model."""
-        place = minibatch.place
-        steps = memory.buffer_size
+        """The second value head's squared error."""
+        place, steps = minibatch.place, memory.buffer_size
         wanted = memory.to_torch(self.returns[place % steps, place // steps])  # (B,)
-        following = as_input(policy, memory.to_torch(memory.observed(place, later=1)))
-        features = output.features
-        if not policy.share_features_extractor:  # those are the actor's
-            features = critic_features(policy, as_input(policy, minibatch.observations))
-        value = F.mse_loss(self.values(policy, features), wanted)
-        return {
-            "intrinsic_value": Term(value, self.reward.value_coef),
-            "intrinsic_model": Term(self.reward.loss(following, self.generator)),
-        }
+        value = F.mse_loss(self.values(value_input(policy, output)), wanted)
+        return {"intrinsic_value": Term(value, self.reward.value_coef)}
+
+    def model_terms(
+        self, minibatch: Minibatch, memory: RolloutMemory, policy: ActorCriticPolicy
+    ) -> dict[str, Term]:
+        """The loss of the reward's own model."""
+        following = memory.to_torch(memory.observed(minibatch.place, later=1))
+        loss = self.reward.loss(as_input(policy, following), self.generator)
+        return {"intrinsic_model": Term(loss)}
 
 
 class CuriousObjective:
     """An algorithm's own terms with those of its curiosity behind them."""
 
     def __init__(
-        self,
-        *,
-        objective: Objective,
-        curiosity: Curiosity,
-        memory: RolloutMemory,
-        policy: ActorCriticPolicy,
+        self, objective: Objective, more: Callable[[PolicyOutput, Minibatch], dict[str, Term]]
     ) -> None:
-        self.objective, self.curiosity = objective, curiosity
-        self.memory, self.policy = memory, policy
+        self.objective, self.more = objective, more
 
     def loss_terms(
         self, output: PolicyOutput, actions: Tensor, minibatch: Minibatch
     ) -> MinibatchLoss:
         own = self.objective.loss_terms(output, actions, minibatch)
-        more = self.curiosity.terms(output, minibatch, self.memory, self.policy)
-        return MinibatchLoss(own.terms | more, own.metrics)
+        return MinibatchLoss(own.terms | self.more(output, minibatch), own.metrics)
 
 
 def _chunks(memory: RolloutMemory) -> Iterator[np.ndarray]:

@@ -11,7 +11,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from reprl.algorithms.compiled_apart import CompiledApart
 from reprl.algorithms.on_policy import UpdateMetrics, build_encoder
 from reprl.algorithms.ppo import PPO
 from reprl.algorithms.rollout_buffer import Minibatch
-from reprl.algorithms.update import Forward, MinibatchLoss, Update
+from reprl.algorithms.update import Forward, MinibatchLoss, Term, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.encoders.initialisation import RELU_GAIN
 from reprl.errors import UserError
@@ -53,7 +52,6 @@ class Decoupled(PPO):
 
     called: ClassVar[str]  # what it is called in a configuration
     separate: ClassVar[bool] = True
-    explores: ClassVar[bool] = False
     # of the policy's features there is no value that a loss could compare
     supplies: ClassVar[frozenset[str]] = OPTIONAL - {"values"}
     log_names: ClassVar[dict[str, str]] = {k: v for k, v in PPO.log_names.items() if k != "value"}
@@ -91,6 +89,8 @@ class Decoupled(PPO):
             moves_copies=False,
         )
         self.value_update.beside = {}
+        if self.curiosity is not None:
+            self.value_update.beside["intrinsic"] = list(self.curiosity.value.parameters())
 
     def _heads(self) -> dict[str, nn.Module]:
         """The heads beside the action head."""
@@ -139,6 +139,13 @@ class Decoupled(PPO):
             return super().loss_terms(output, actions, minibatch)
         return self.policy_terms(output, actions, minibatch)
 
+    def _curious_terms(self, output: PolicyOutput, minibatch: Minibatch) -> dict[str, Term]:
+        """Without the second value's error where the value has epochs of its own."""
+        if self.joint:
+            return super()._curious_terms(output, minibatch)
+        assert self.curiosity is not None
+        return self.curiosity.model_terms(minibatch, self.rollout_buffer, self.policy)
+
     def _train(self) -> None:
         super()._train()
         if not self.joint and (self._iterations - 1) % self.value_every == 0:
@@ -146,21 +153,27 @@ class Decoupled(PPO):
 
     def _train_value(self) -> None:
         """The epochs in which the value network alone is fitted to the rollout's returns."""
-        began = perf_counter()
+        began, memory = perf_counter(), self.rollout_buffer
 
         def terms(output: PolicyOutput, _: Tensor, minibatch: Minibatch) -> MinibatchLoss:
-            return MinibatchLoss(self.value_terms(output, minibatch))
+            found = self.value_terms(output, minibatch)
+            if self.curiosity is not None:
+                found |= self.curiosity.value_terms(output, minibatch, memory, self.policy)
+            return MinibatchLoss(found)
 
-        objective, errors = FunctionObjective(terms), []
+        objective, metrics = FunctionObjective(terms), UpdateMetrics()
         for _ in range(self.value_epochs):
-            for minibatch in self.rollout_buffer.minibatches(self._minibatch_size()):
+            for minibatch in memory.minibatches(self._minibatch_size()):
                 actions = minibatch.actions.long().flatten()
                 losses = self.value_update.losses(
                     objective, minibatch, actions, {}, dict, self.num_timesteps
                 )
                 self.value_update.step(losses, self.num_timesteps, self.max_grad_norm)
-                errors.append(losses.numbers["value"])
-        self.logger.record("train/value_loss", float(np.mean(errors)))
+                metrics.add(losses)
+        means = metrics.means()
+        self.logger.record("train/value_loss", means["value"])
+        if "intrinsic_value" in means:
+            self.logger.record("loss/intrinsic_value", means["intrinsic_value"])
         self.timings.add("update", perf_counter() - began)
 
     def _record(self, metrics: UpdateMetrics, weights: dict[str, float]) -> None:

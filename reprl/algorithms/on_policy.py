@@ -47,7 +47,7 @@ from reprl.algorithms.parameter_groups import (
     set_momentum,
 )
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.algorithms.update import Forward, Losses, MinibatchLoss, Objective, Update
+from reprl.algorithms.update import Forward, Losses, MinibatchLoss, Objective, Term, Update
 from reprl.auxiliary.base import OPTIONAL
 from reprl.auxiliary.losses import AuxiliaryLosses
 from reprl.checkpoint.serialization import SCHEDULED
@@ -59,7 +59,7 @@ from reprl.envs.games import game as game_of
 from reprl.envs.games import no_truth
 from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
-from reprl.policy import PolicyOutput, policy_forward
+from reprl.policy import PolicyOutput, as_input, critic_features, critic_latent, policy_forward
 from reprl.precision import FP32, PRECISIONS, settled
 from reprl.reduction import Reduction
 from reprl.schedules import is_spec, schedule
@@ -143,7 +143,10 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
             intrinsic=intrinsic,
         )
         if self.specs.intrinsic is not None and not self.explores:
-            raise UserError(f"{type(self).__name__} has no intrinsic reward: only PPO and A2C do.")
+            raise UserError(
+                f"{type(self).__name__} takes no intrinsic reward: only algorithms that learn from "
+                "the rewards of a rollout do."
+            )
         self.curiosity: Curiosity | None = None
         self.mode = mode
         self.optimizer = optimizer
@@ -291,14 +294,22 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
 
     def _objective(self) -> Objective:
         """Who is asked for the terms of a minibatch: this algorithm, or its curiosity around it."""
-        if self.curiosity is None:
-            return self
-        return CuriousObjective(
-            objective=self,
-            curiosity=self.curiosity,
-            memory=self.rollout_buffer,
-            policy=self.policy,
-        )
+        return self if self.curiosity is None else CuriousObjective(self, self._curious_terms)
+
+    def _curious_terms(self, output: PolicyOutput, minibatch: Minibatch) -> dict[str, Term]:
+        """What an intrinsic reward adds to a minibatch's loss."""
+        assert self.curiosity is not None
+        memory, policy = self.rollout_buffer, self.policy
+        value = self.curiosity.value_terms(output, minibatch, memory, policy)
+        return value | self.curiosity.model_terms(minibatch, memory, policy)
+
+    def _value_inputs(self, place: np.ndarray | None) -> Tensor:
+        """What the value head reads of a rollout's samples (B,), or with None of the step after."""
+        memory, policy = self.rollout_buffer, self.policy
+        seen = memory.last_observations if place is None else memory.observed(place)
+        assert seen is not None
+        features = critic_features(policy, as_input(policy, memory.to_torch(seen)))
+        return critic_latent(policy, features)
 
     def _memory(self) -> dict[str, Any]:
         """SB3's arguments that say what a rollout is kept in."""
@@ -458,7 +469,9 @@ class OnPolicy(Algorithm, OnPolicyAlgorithm):
         began, before = perf_counter(), self.num_timesteps
         done, seconds = self._collect(env, callback, rollout_buffer, n_rollout_steps)
         if done and self.curiosity is not None:
-            for name, number in self.curiosity.finish(self.rollout_buffer, self.policy).items():
+            memory, policy = self.rollout_buffer, self.policy
+            numbers = self.curiosity.finish(memory, policy, self._value_inputs)
+            for name, number in numbers.items():
                 self.logger.record(name, number)
         # The other ranks have played as many.
         self.num_timesteps = before + self.shares * (self.num_timesteps - before)

@@ -22,7 +22,7 @@ from reprl.algorithms.phase_memory import PhaseMemory
 from reprl.algorithms.update import MinibatchLoss, Term, Update
 from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
-from reprl.policy import PolicyOutput, actor_forward, actor_width
+from reprl.policy import PolicyOutput, actor_forward, actor_width, critic_forward, value_input
 from reprl.settings import CLASSES
 from reprl.transfer import on_device
 from reprl.validation import checker
@@ -34,6 +34,7 @@ class Remembered(NamedTuple):
     observations: Tensor  # (B, ...) as the environment gave them
     returns: Tensor  # (B,)
     cloned: Tensor  # (B, n_actions) log-probabilities of the policy before the phase
+    held: Tensor | None = None  # (B,) intrinsic values before the phase, where there are any
 
 
 def clone_divergence(old: Tensor, new: Tensor) -> Tensor:
@@ -96,6 +97,10 @@ class PPG(Decoupled):
             moves_copies=False,
         )
         self.phase_update.beside = {"heads": learned}
+        if self.curiosity is not None:
+            second = list(self.curiosity.value.parameters())
+            self.phase_optimizer.add_param_group({"params": second})
+            self.phase_update.beside["intrinsic"] = second
         pictures = is_image_space(self.observation_space)
         self.memory = PhaseMemory(
             seed=self._stream_seed,
@@ -145,14 +150,16 @@ class PPG(Decoupled):
         keep_own_rates(self.phase_optimizer)
         if self.momentum is not None:
             set_momentum(self.phase_optimizer, weight_at(self.momentum, progress, "momentum"))
-        old, metrics = self._log_probs(), UpdateMetrics()
+        (old, held), metrics = self._before(), UpdateMetrics()
         objective = FunctionObjective(self.phase_terms)
         for _ in range(self.auxiliary_epochs):
             for index in self.memory.shuffled(self.auxiliary_batch_size):
+                rows = torch.from_numpy(index)
                 minibatch = Remembered(
                     observations=self._seen(index),
                     returns=on_device(self.memory.returns(index), self.device),
-                    cloned=old[torch.from_numpy(index)].to(self.device),
+                    cloned=old[rows].to(self.device),
+                    held=None if held is None else held[rows].to(self.device),
                 )
                 nothing = torch.zeros(len(index), dtype=torch.int64, device=self.device)
                 losses = self.phase_update.losses(
@@ -165,30 +172,42 @@ class PPG(Decoupled):
                 self.logger.record(f"phase/{name}", number)
 
     def phase_terms(self, output: PolicyOutput, _: Tensor, minibatch: Remembered) -> MinibatchLoss:
-        """The auxiliary value head's error, the clone's divergence, the value network's error."""
+        """The auxiliary value head's error, the clone's divergence, the value network's error.
+
+        Intrinsic values are held to what they were, as the policy is: the novelty of the cycle's
+        first rollouts is gone, and without a term their head would read features that moved away.
+        """
         assert output.log_probs is not None
         assert output.actor is not None
         head = self.heads["value"](output.actor).flatten()
-        return MinibatchLoss(
-            {
-                "auxiliary_value": Term(half_squared(head, minibatch.returns)),
-                "clone": Term(clone_divergence(minibatch.cloned, output.log_probs), self._clone),
-                "value": Term(half_squared(output.values, minibatch.returns)),
-            }
-        )
+        terms = {
+            "auxiliary_value": Term(half_squared(head, minibatch.returns)),
+            "clone": Term(clone_divergence(minibatch.cloned, output.log_probs), self._clone),
+            "value": Term(half_squared(output.values, minibatch.returns)),
+        }
+        if self.curiosity is not None:
+            assert minibatch.held is not None
+            second = self.curiosity.values(value_input(self.policy, output))
+            weight = self.curiosity.reward.value_coef
+            terms["intrinsic_value"] = Term(half_squared(second, minibatch.held), weight)
+        return MinibatchLoss(terms)
 
     @torch.no_grad()
-    def _log_probs(self) -> Tensor:
-        """Log-probabilities (N, n_actions) of the policy before the phase, of all samples."""
+    def _before(self) -> tuple[Tensor, Tensor | None]:
+        """Log-probabilities (N, n_actions) and intrinsic values (N,) of all samples."""
         self.policy.set_training_mode(False)
         size, every = self.auxiliary_batch_size, np.arange(self.memory.samples)
-        found = []
+        found, held = [], []
         for start in range(0, len(every), size):
-            output = actor_forward(self.policy, self._seen(every[start : start + size]))
+            seen = self._seen(every[start : start + size])
+            output = actor_forward(self.policy, seen)
             assert output.log_probs is not None
             found.append(output.log_probs.cpu())
+            if self.curiosity is not None:
+                latent = value_input(self.policy, critic_forward(self.policy, seen))
+                held.append(self.curiosity.values(latent).cpu())
         self.policy.set_training_mode(True)
-        return torch.cat(found)
+        return torch.cat(found), torch.cat(held) if held else None
 
     def _seen(self, index: np.ndarray) -> Tensor:
         return on_device(self.memory.observations(index), self.device)

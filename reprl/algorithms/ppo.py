@@ -25,6 +25,7 @@ class Proximal(OnPolicy):
 
     log_names: ClassVar[dict[str, str]] = OnPolicy.log_names | {"policy": "policy_gradient_loss"}
     looks: ClassVar[int] = 5
+    explores: ClassVar[bool] = True
     n_epochs: int
     batch_size: Any  # SB3 and sb3-contrib disagree whether it may be None
     normalize_advantage: bool
@@ -117,4 +118,3 @@ class PPO(Proximal, stable_baselines3.PPO):
     """Proximal policy optimization; without extras in plain mode it is SB3's, bit for bit."""
 
     stock: ClassVar[type[OnPolicyAlgorithm]] = stable_baselines3.PPO
-    explores: ClassVar[bool] = True

@@ -23,9 +23,9 @@ from reprl.algorithms.gru import CnnGruPolicy, MlpGruPolicy
 from reprl.algorithms.ppo import Proximal
 from reprl.algorithms.sequence_buffer import SequenceMemory
 from reprl.errors import UserError
-from reprl.policy import Player, RecurrentPlayer
+from reprl.policy import Player, RecurrentPlayer, recurrent_forward
 from reprl.reduction import Reduction
-from reprl.sequences import Sequences
+from reprl.sequences import Sequences, one_step
 from reprl.settings import CLASSES
 from reprl.validation import checker
 
@@ -105,15 +105,25 @@ class RecurrentPPO(Proximal, _WithSequences):
             """So many samples, each a sequence of its own that begins with an empty memory."""
             lstm: Any = self.policy.lstm_actor
             empty = torch.zeros(lstm.num_layers, count, lstm.hidden_size, device=self.device)
-            return Sequences(
-                rows=torch.arange(count, device=self.device),
-                length=1,
-                starts=torch.zeros(count, device=self.device),
-                actor=(empty, empty),
-                critic=(empty, empty),
-            )
+            starts = torch.zeros(count, device=self.device)
+            return one_step(starts, actor=(empty, empty), critic=(empty, empty))
 
         return single
+
+    def _value_inputs(self, place: np.ndarray | None) -> Tensor:
+        """The same through the memory, in the state that each step of the rollout began with."""
+        memory = self.rollout_buffer
+        if place is None:
+            assert memory.last_starts is not None
+            seen, (actor, critic) = memory.last_observations, self._last_lstm_states
+            starts = memory.to_torch(memory.last_starts.astype(np.float32))
+            sequences = one_step(starts, actor=actor, critic=critic)
+        else:
+            seen, sequences = memory.observed(place), memory.steps(place)
+        assert seen is not None
+        found = recurrent_forward(self.policy, memory.to_torch(seen), sequences).critic
+        assert found is not None
+        return found
 
     # -- the seam ---------------------------------------------------------------------------------
 

@@ -6,13 +6,16 @@ step whose game is still going on has no return yet and moves nothing.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from reprl.algorithms.a2c import A2C
-from reprl.algorithms.rollout_buffer import RolloutMemory
+from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
+from reprl.algorithms.update import Term
 from reprl.errors import UserError
+from reprl.intrinsic.base import IntrinsicReward
+from reprl.policy import PolicyOutput
 from reprl.validation import flag
 
 
@@ -39,28 +42,47 @@ class EpisodeMemory(RolloutMemory):
 
     baseline: bool = True
     normalize: bool = True
+    ended: np.ndarray  # (T, n_envs) bool: steps whose game ended in the rollout
 
     def finish(
         self, observations: np.ndarray, starts: np.ndarray, rewards: np.ndarray | None = None
     ) -> None:
         super().finish(observations, starts, rewards)
         assert rewards is not None
-        returns, ended = finished_returns(rewards, self.episode_starts, starts, self.gamma)
-        advantages = returns - self.values if self.baseline else returns
+        returns, self.ended = finished_returns(rewards, self.episode_starts, starts, self.gamma)
+        self.returns = np.where(self.ended, returns, self.values).astype(np.float32)
+        self._weigh(self._surplus(self.returns, self.values))
+
+    def explore(
+        self, rewards: np.ndarray, values: np.ndarray, last: np.ndarray, paid: IntrinsicReward
+    ) -> np.ndarray:
+        """As the game's rewards are taken: whole returns to the ends of games, no bootstrap."""
+        assert self.last_starts is not None
+        starts, after = self.episode_starts, self.last_starts
+        returns, _ = finished_returns(rewards, starts, after, paid.gamma)
+        if paid.coef:
+            own = (paid.coef * self._surplus(returns, values)).astype(np.float32)
+            self._weigh(self._surplus(self.returns, self.values) + own)
+        return np.where(self.ended, returns, values).astype(np.float32)
+
+    def _surplus(self, returns: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return returns - values if self.baseline else returns
+
+    def _weigh(self, advantages: np.ndarray) -> None:
+        """Set the advantages (T, n_envs), of finished games alone."""
+        ended = self.ended
         if self.normalize and ended.sum() > 1:
             known = advantages[ended]
             advantages = (advantages - known.mean()) / (known.std() + 1e-8)
         # The update takes means over the whole rollout: those of finished games are meant.
         share = max(float(ended.mean()), 1e-8)
         self.advantages = np.where(ended, advantages / share, 0.0).astype(np.float32)
-        self.returns = np.where(ended, returns, self.values).astype(np.float32)
 
 
 class Reinforce(A2C):
     """Williams' REINFORCE; `baseline` subtracts what the value head expects of a state."""
 
     rollout_buffer: EpisodeMemory
-    explores: ClassVar[bool] = False  # a whole game's return has no end to look beyond
 
     def __init__(self, policy: Any, env: Any, *, baseline: bool = True, **kwargs: Any) -> None:
         self.baseline = flag("baseline", baseline)
@@ -75,6 +97,12 @@ class Reinforce(A2C):
         super()._begin_update()
         if not self.baseline:
             self.vf_coef = 0.0
+
+    def _curious_terms(self, output: PolicyOutput, minibatch: Minibatch) -> dict[str, Term]:
+        if self.baseline:
+            return super()._curious_terms(output, minibatch)
+        assert self.curiosity is not None
+        return self.curiosity.model_terms(minibatch, self.rollout_buffer, self.policy)
 
     def _memory(self) -> dict[str, Any]:
         return {"rollout_buffer_class": EpisodeMemory}

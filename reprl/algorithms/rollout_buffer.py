@@ -15,6 +15,7 @@ from torch import Tensor
 
 from reprl.auxiliary.losses import require_reach
 from reprl.envs.objects import edges
+from reprl.intrinsic.base import IntrinsicReward
 from reprl.sequences import Sequences
 from reprl.transfer import on_device
 
@@ -30,6 +31,22 @@ class Minibatch(NamedTuple):
     returns: Tensor  # (B,)
     place: np.ndarray  # (B,) int64: environment * n_steps + time
     sequences: Sequences | None = None  # for a policy with a memory
+
+
+def endless_advantages(
+    rewards: np.ndarray, values: np.ndarray, last: np.ndarray, gamma: float, gae_lambda: float
+) -> np.ndarray:
+    """GAE (T, n) of rewards and values (T, n) and the values (n,) after them, as if no game ended.
+
+    Dying ends the game and not the search: what lies beyond stays new.
+    """
+    advantages = np.zeros_like(rewards)
+    following = np.zeros_like(last)
+    for t in reversed(range(len(rewards))):
+        after = last if t + 1 == len(rewards) else values[t + 1]
+        following = rewards[t] + gamma * after - values[t] + gamma * gae_lambda * following
+        advantages[t] = following
+    return advantages
 
 
 class RolloutMemory(RolloutBuffer):
@@ -83,6 +100,18 @@ class RolloutMemory(RolloutBuffer):
         """
         self.last_observations, self.last_starts = observations, starts
         self.raw_rewards = rewards
+
+    def explore(
+        self, rewards: np.ndarray, values: np.ndarray, last: np.ndarray, paid: IntrinsicReward
+    ) -> np.ndarray:
+        """Add the advantages of intrinsic rewards (T, n_envs); returns what their values should be.
+
+        `values` (T, n_envs) are those of the second head, `last` (n_envs,) after the rollout.
+        """
+        advantages = endless_advantages(rewards, values, last, paid.gamma, paid.gae_lambda)
+        if paid.coef:
+            self.advantages += (paid.coef * advantages).astype(np.float32)
+        return (advantages + values).astype(np.float32)
 
     def minibatches(self, size: int | None) -> Iterator[Minibatch]:
         """SB3's minibatches, in the order its permutation of the global generator gives."""

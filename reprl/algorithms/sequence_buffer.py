@@ -13,7 +13,7 @@ from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 from torch import Tensor
 
 from reprl.algorithms.rollout_buffer import Minibatch, RolloutMemory
-from reprl.sequences import Sequences, States, places
+from reprl.sequences import Sequences, States, one_step, places
 
 
 class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
@@ -25,6 +25,23 @@ class SequenceMemory(RolloutMemory, RecurrentRolloutBuffer):
         if not self.generator_ready:
             return self.episode_starts
         return self.episode_starts.reshape(self.n_envs, self.buffer_size).T  # sb3-contrib swaps it
+
+    def steps(self, index: np.ndarray) -> Sequences:
+        """Samples (B,), each by itself in its own state; ask before minibatches are drawn."""
+        env, time = index // self.buffer_size, index % self.buffer_size
+
+        def states(hidden: np.ndarray, cell: np.ndarray) -> States:
+            one, two = (  # of (T, layers, n_envs, width)
+                self.to_torch(part[time, :, env].swapaxes(0, 1)).contiguous()
+                for part in (hidden, cell)
+            )
+            return one, two
+
+        return one_step(
+            self.to_torch(self.episode_starts[time, env].astype(np.float32)),
+            actor=states(self.hidden_states_pi, self.cell_states_pi),
+            critic=states(self.hidden_states_vf, self.cell_states_vf),
+        )
 
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env_change: np.ndarray, env: Any = None

@@ -28,7 +28,8 @@ CONTINUOUS = ("SAC", "TD3", "DDPG")  # algorithms for continuous actions
 # algorithms without a fast mode
 ON_RAY = ("IMPALA", "APEX")  # trained by RLlib, with losses of its own alone
 PLAIN_ONLY = ("Reinforce", "DQN", "QRDQN", "RecurrentPPO", *CONTINUOUS, *ON_RAY)
-EXPLORING = ("PPO", "A2C")  # what takes an intrinsic reward
+# what takes an intrinsic reward
+EXPLORING = ("PPO", "A2C", "Reinforce", "PPG", "IDAAC", "RecurrentPPO")
 FLAGS = (
     *("compile", "normalize_advantage", "use_rms_prop", "baseline"),
     *("double", "dueling", "prioritized", "share_encoder"),
@@ -190,7 +191,8 @@ def check_intrinsic(config: Config) -> None:
     words = re.split(r"[.:]", str(config.algo.get("_target_")))
     if words[0] == "reprl" and words[-1] not in EXPLORING:
         raise UserError(
-            f"intrinsic={name}: algo={algo} takes no intrinsic reward; choose algo=ppo or a2c."
+            f"intrinsic={name}: algo={algo} takes no intrinsic reward; choose algo=ppo, a2c, "
+            "reinforce, ppg, idaac or recurrent_ppo."
         )
     if config.ranks > 1:
         raise UserError(f"intrinsic={name} is scaled by one process: set ranks=1.")

@@ -23,6 +23,19 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "idaac": (IDAAC, {"value_epochs": 3, "order_coef": 0.1}),
     "daac": (IDAAC, {"value_epochs": 1, "order_coef": 0.0}),
+    "curious": (
+        PPG,
+        {
+            "n_policy_phases": 2,
+            "auxiliary_epochs": 1,
+            "auxiliary_batch_size": 32,
+            "intrinsic": {"_target_": "reprl.intrinsic.RND", "width": 16},
+        },
+    ),
+    "curious apart": (
+        IDAAC,
+        {"value_epochs": 3, "intrinsic": {"_target_": "reprl.intrinsic.RND", "width": 16}},
+    ),
     "masked": (IDAAC, {"value_epochs": 2, "attention": MASK, "auxiliary": "sparsity"}),
 }
 
@@ -54,7 +67,7 @@ def test_it_trains_as_plain_mode_does(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppg", "masked"])
+@pytest.mark.parametrize("name", ["ppg", "masked", "curious"])
 def test_so_it_does_in_compiled_code(name: str) -> None:
     held(name)
 

@@ -299,8 +299,6 @@ def test_it_learns_to_catch() -> None:
 @pytest.mark.parametrize("kind", [PPG, IDAAC])
 def test_what_it_has_not_is_refused(kind: Any) -> None:
     name = kind.__name__.lower()
-    with refuses(kind.__name__, "intrinsic"):
-        made(kind, intrinsic="rnd")
     for loss in ("drac", "svea"):  # the policy's features have no value
         with refuses(f"'{loss}'", "values"):
             made(kind, auxiliary=loss)

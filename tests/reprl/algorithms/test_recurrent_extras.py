@@ -232,8 +232,6 @@ def test_what_cannot_be_is_said() -> None:
         make(auxiliary={"representation": nested | {"contrastive": saliency}})
     with refuses("use=views", "reconstruction"):
         make(auxiliary="reconstruction", augmentation=VIEWS)
-    with refuses("RecurrentPPO", "intrinsic"):
-        make(intrinsic="rnd")
     with refuses("RecurrentPPO", "ranks=1"):
         make().share(object())  # type: ignore[arg-type]
     with refuses("batch.heads"):

@@ -66,14 +66,12 @@ algo=ppg algo.beta_clone=-1 | algo.beta_clone=-1
 algo=ppg algo.auxiliary_epoch=6 | algo.auxiliary_epoch | auxiliary_epochs
 algo=ppg algo.auxiliary_batch_size=1e5 | algo.auxiliary_batch_size=100000 | n_policy_phases=32
 algo=ppg algo.n_policy_phases=10000 algo.n_steps=100000 | n_policy_phases=10000 | GB
-algo=ppg intrinsic=rnd | intrinsic=rnd | algo=ppg
 algo=idaac algo.order_coef=-1 | algo.order_coef=-1
 algo=idaac algo.value_every=0 | algo.value_every=0
 algo=idaac algo.beta_clone=1 | algo.beta_clone
 env.continuous=true algo=idaac | algo=idaac | continuous actions
 algo=recurrent_ppo auxiliary=saliency_guided | saliencyguided | one picture alone
 algo=recurrent_ppo ranks=2 | ranks=2 | algo=recurrent_ppo
-algo=recurrent_ppo intrinsic=rnd | intrinsic=rnd | algo=recurrent_ppo
 algo=recurrent_ppo mode=fast | algo=recurrent_ppo | mode=plain
 algo=recurrent_ppo algo.lstm_size=0 | algo.lstm_size=0
 algo=recurrent_ppo algo.memory=rnn | algo.memory=rnn | gru
@@ -100,7 +98,7 @@ intrinsic=rdn | intrinsic=rdn is unknown | Did you mean 'rnd'?
 intrinsic=rnd intrinsic.coef=-1 | intrinsic.coef=-1
 intrinsic=rnd intrinsic.share=0 | intrinsic.share=0
 intrinsic=rnd intrinsic.gama=1 | intrinsic.gama | gamma
-intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo
+intrinsic=rnd algo=dqn | intrinsic=rnd | algo=dqn | algo=ppo | recurrent_ppo
 intrinsic=rnd algo=imitation | intrinsic=rnd | algo=imitation
 intrinsic=rnd ranks=2 threads=1 | intrinsic=rnd | ranks=1
 shaping=nearnes | shaping=nearnes is unknown | Did you mean 'nearness'?

@@ -8,11 +8,13 @@ import pytest
 import torch
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from reprl.algorithms import A2C, PPO, Reinforce, rebuild
-from reprl.algorithms.curiosity import Curiosity, endless_advantages
+from reprl.algorithms import A2C, PPO, rebuild
+from reprl.algorithms.curiosity import Curiosity
+from reprl.algorithms.rollout_buffer import endless_advantages
 from reprl.cli import main
 from reprl.intrinsic import RND
 from reprl.intrinsic.moments import RunningMoments
+from reprl.policy import critic_latent
 from tests.helpers import refuses
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 from tests.reprl.test_gymnasium_runs import PPO as SMALL_PPO
@@ -107,7 +109,9 @@ def test_a_rollout_gets_the_intrinsic_advantages_on_top() -> None:
     memory = model.rollout_buffer
     place = np.arange(16)
     features = model.policy.extract_features(memory.to_torch(memory.observed(place)))
-    values = curiosity.values(model.policy, features).detach().numpy().reshape(2, 8).T
+    values = (
+        curiosity.values(critic_latent(model.policy, features)).detach().numpy().reshape(2, 8).T
+    )
     np.testing.assert_allclose(curiosity.returns, added + values, rtol=1e-4, atol=1e-4)
     # the observation after a game's last one is the next game's first
     after = memory.observed(place, later=1).reshape(2, 8, *memory.obs_shape)
@@ -182,7 +186,5 @@ def test_a_run_resumes_exactly_and_says_what_it_is(tmp_path: Path) -> None:
 def test_what_it_is_not_for_is_refused() -> None:
     with refuses("intrinsic=rnd", "36x36", "20x20"):
         RND().setup((4, 20, 20), 1)
-    with refuses("Reinforce", "intrinsic"):
-        Reinforce("CnnPolicy", Catch(2), intrinsic="rnd")
     with refuses("intrinsic", "rdn", "'rnd'"):
         PPO("CnnPolicy", Catch(2), intrinsic="rdn")
