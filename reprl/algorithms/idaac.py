@@ -178,7 +178,8 @@ class IDAAC(Decoupled):
         uniforms = torch.rand(len(place), generator=self.pairs, dtype=torch.float64).numpy()
         other, valid = companions(memory.episode_starts, env, time, uniforms)
         seen = memory.to_torch(memory.observed(env * memory.buffer_size + other))
-        second = self._actor_side()(self.policy, seen).actor
+        # Draws of its own, or none, would tell the two pictures apart beside the time.
+        second = self._actor_side()(self.policy, self.losses.alike(seen)).actor
         assert output.actor is not None
         assert second is not None
         earlier = memory.to_torch((time < other).astype(np.float32))

@@ -86,6 +86,7 @@ class AuxiliaryLosses:
             for name in ("augmentation", "auxiliary")
         }
         self._module_stream = ModuleStream(seed, "modules")
+        self._drawn: tuple[Tensor, Tensor] | None = None  # where the streams were at the last view
         self._views_used = False
         self.parameters: list[nn.Parameter] = []
         if specs.augmentation is None and not specs.auxiliary:
@@ -184,10 +185,24 @@ class AuxiliaryLosses:
         if self.augmentation is None or self.specs.use != "rad":
             return View(observations)
         generator = self.generators["augmentation"]
+        self._drawn = generator.get_state(), self._module_stream.state
         with self._module_stream.active(), torch.no_grad():
             if sequences is not None:
                 return sequences.view(self.augmentation, observations, generator)
             return self.augmentation(observations, generator)
+
+    def alike(self, observations: Tensor) -> Tensor:
+        """Companions (B, ...) of the samples of the last view, changed by the same draws."""
+        if self._drawn is None:  # nothing is augmented
+            return observations
+        generator = self.generators["augmentation"]
+        now = generator.get_state(), self._module_stream.state
+        generator.set_state(self._drawn[0])
+        self._module_stream.state = self._drawn[1]
+        found = self.view(observations).observations
+        generator.set_state(now[0])
+        self._module_stream.state = now[1]
+        return found
 
     def follow(self, view: View, actions: Tensor) -> Tensor:
         """Actions (B,), or their probabilities (B, n_actions), mirrored where the picture is."""

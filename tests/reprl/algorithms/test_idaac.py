@@ -11,10 +11,12 @@ from torch import nn
 from reprl.algorithms import IDAAC, rebuild
 from reprl.algorithms.idaac import companions, order_losses
 from reprl.policy import actor_forward
+from tests.reprl.algorithms.parts import FLIP
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 from tests.reprl.algorithms.test_ppg import copied, made, same
 from tests.toys.catch import Catch
 
+KORNIA = {"_target_": "kornia.augmentation.RandomErasing", "p": 1.0}
 STARTS = np.array([[1, 0], [0, 0], [0, 1], [1, 0], [0, 1]], bool)  # (T, n)
 
 
@@ -116,6 +118,26 @@ def test_value_epochs_leave_the_policy_alone() -> None:
         assert same(copied(one.action_net), two.action_net)
         assert same(copied(heads), others)
         assert not same(copied(one.vf_features_extractor), two.vf_features_extractor)
+
+
+@pytest.mark.parametrize("augmentation", ["shift", "intensity", FLIP, KORNIA])
+def test_the_pictures_of_a_pair_are_augmented_alike(augmentation: Any) -> None:
+    """What the companion's encoder sees is what the sample would look like in its place."""
+    model = made(IDAAC, augmentation=augmentation, order_coef=0.1).learn(32)
+    memory, seen = model.rollout_buffer, []
+    model._actor_side = lambda: (
+        lambda policy, inputs: seen.append(inputs) or actor_forward(policy, inputs)
+    )
+    (minibatch,) = memory.minibatches(32)
+    view = model.losses.view(minibatch.observations).observations
+    assert not torch.equal(view, minibatch.observations)
+    after = model.losses.state()
+    # as if each sample were its own companion
+    memory.observed = lambda place: minibatch.observations.numpy()
+    model._order_losses(actor_forward(model.policy, view), minibatch)
+    assert torch.equal(seen[-1], view)
+    for name, state in after.items():  # the pairs take nothing from the streams
+        assert torch.equal(model.losses.state()[name], state), name
 
 
 def test_daac_has_no_classifier() -> None:
