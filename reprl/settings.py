@@ -180,7 +180,7 @@ WITHOUT_RANGE: dict[str, tuple[str, ...]] = {
     "Imitation": (*_COMMON, "expert", "beta"),
     "Distillation": (*_COMMON, "teacher", "beta"),
     "Pretraining": (*_COMMON, "data"),
-    "Reinforce": (*_COMMON, "normalize_advantage", "use_rms_prop", "baseline"),
+    "Reinforce": (*_COMMON, "use_rms_prop", "baseline"),
     "PPG": (*_COMMON, "normalize_advantage"),
     "IDAAC": (*_COMMON, "normalize_advantage"),
     "DQN": ("policy_kwargs", "double", "dueling", "prioritized"),
@@ -314,6 +314,7 @@ CLASSES: dict[str, dict[str, Setting]] = {
         "rms_prop_eps": Number(0, 1, open_low=True),
         "actor_loss_coef": ACTOR,
         "momentum": MOMENTUM,
+        "normalize_advantage": Flag(optional=True),
     },
     "RecurrentPPO": PROXIMAL
     | {

@@ -128,11 +128,13 @@ class OneOf:
 class Flag:
     """True or false."""
 
+    optional: bool = False  # None is allowed
+
     def __str__(self) -> str:
         return "true or false"
 
-    def checked(self, key: str, value: Any) -> bool:
-        return flag(key, value)
+    def checked(self, key: str, value: Any) -> bool | None:
+        return None if value is None and self.optional else flag(key, value)
 
 
 @dataclass(frozen=True)

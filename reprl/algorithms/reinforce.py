@@ -16,7 +16,8 @@ from reprl.algorithms.update import Term
 from reprl.errors import UserError
 from reprl.intrinsic.base import IntrinsicReward
 from reprl.policy import PolicyOutput
-from reprl.validation import flag
+from reprl.settings import CLASSES
+from reprl.validation import checker, flag
 
 
 def finished_returns(
@@ -80,15 +81,26 @@ class EpisodeMemory(RolloutMemory):
 
 
 class Reinforce(A2C):
-    """Williams' REINFORCE; `baseline` subtracts what the value head expects of a state."""
+    """Williams' REINFORCE; `baseline` subtracts what the value head expects of a state.
+
+    Without it the bare return is the gradient's weight: `normalize_advantage`, which subtracts the
+    rollout's mean and so is a baseline too, is None, on with the baseline and off without.
+    """
 
     rollout_buffer: EpisodeMemory
 
-    def __init__(self, policy: Any, env: Any, *, baseline: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        policy: Any,
+        env: Any,
+        *,
+        baseline: bool = True,
+        normalize_advantage: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.baseline = flag("baseline", baseline)
-        self.normalize_returns = flag(
-            "normalize_advantage", kwargs.pop("normalize_advantage", True)
-        )
+        asked = checker(CLASSES["Reinforce"])("normalize_advantage", normalize_advantage)
+        self.normalize_returns: bool = self.baseline if asked is None else asked
         if kwargs.get("mode", "plain") != "plain":
             raise UserError("algo=reinforce has no fast mode: set mode=plain.")
         super().__init__(policy, env, **kwargs)

@@ -56,7 +56,7 @@ def check_algo(config: Config) -> None:
     if words[-1] in ON_RAY:
         _check_actors(config)
     for key in FLAGS:
-        if key in config.algo:
+        if key in config.algo and key in WITHOUT_RANGE[words[-1]]:
             flag(f"algo.{key}", config.algo[key])
 
 

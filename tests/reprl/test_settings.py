@@ -66,7 +66,7 @@ def outside(setting: Setting) -> Iterator[Any]:
     """Values that a setting must refuse."""
     yield from ("much", [[]])
     if isinstance(setting, Flag):
-        yield from (1, None)
+        yield from (1,) if setting.optional else (1, None)
         return
     yield True
     if isinstance(setting, Number):

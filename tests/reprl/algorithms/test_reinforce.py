@@ -7,6 +7,7 @@ import torch
 
 from reprl.algorithms import Reinforce
 from reprl.algorithms.reinforce import finished_returns
+from reprl.config.compose import compose
 from reprl.envs import make_vec_env
 from tests.helpers import refuses
 
@@ -27,7 +28,7 @@ def test_returns_by_hand() -> None:
 
 
 def test_the_gradient_is_that_of_the_finished_games_alone() -> None:
-    model = made(baseline=False, normalize_advantage=False, ent_coef=0.0)
+    model = made(baseline=False, ent_coef=0.0)  # the bare return: nothing is subtracted
     model.learn(256)
     before = [p.detach().clone() for p in model.policy.parameters()]
     memory = model.rollout_buffer
@@ -52,6 +53,32 @@ def test_the_gradient_is_that_of_the_finished_games_alone() -> None:
     value = model.policy.value_net.weight.grad
     assert value is None or not value.any()  # without a baseline nothing is fitted to it
     assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
+
+
+def test_normalising_goes_with_the_baseline_unless_asked_for() -> None:
+    for baseline in (True, False):
+        assert made(baseline=baseline).rollout_buffer.normalize is baseline
+        for asked in (True, False):
+            model = made(baseline=baseline, normalize_advantage=asked)
+            assert model.rollout_buffer.normalize is asked
+    with refuses("normalize_advantage=3", "true or false"):
+        made(normalize_advantage=3)
+
+
+def test_the_experiment_is_what_it_was() -> None:
+    """With a baseline, normalised: as before the two were told apart."""
+    algo = compose(["experiment=cartpole_reinforce"])["algo"]
+    assert algo["baseline"] is True
+    assert algo["normalize_advantage"] is None
+    env = make_vec_env(game="gymnasium/CartPole-v1", n_envs=4, seed=1)
+    spec = {k: v for k, v in algo.items() if k != "_target_"} | {"n_steps": 64}
+    model = Reinforce("MlpPolicy", env, seed=1, device="cpu", **spec)
+    model.learn(256)
+    memory = model.rollout_buffer
+    assert memory.normalize
+    known = memory.advantages.reshape(4, 64).T[memory.ended]
+    assert abs(known.mean()) < 1e-4
+    assert abs(known.std() * memory.ended.mean() - 1) < 1e-3
 
 
 def test_the_baseline_is_learned() -> None:
