@@ -125,7 +125,7 @@ def test_looks_are_counted_in_updates_and_go_on_after_a_capture() -> None:
         return DQN("CnnPolicy", Catch(), **given, train_freq=2)
 
     model = made()
-    first = looked(model, 64)
+    first = looked(model, 56)
     assert first == [24, 48]  # an update every 8 steps, the first at 24
     captured = model.capture()
     again = made()
