@@ -79,7 +79,10 @@ class GymnasiumSource:
         return array.transpose(2, 0, 1) if self._pictures else array
 
     def screen(self, shown: np.ndarray) -> np.ndarray:
-        raise UserError(f"{self.name} shows no pictures of ALE's: it cannot be filmed.")
+        if not self._pictures:
+            raise UserError(f"{self.name} shows numbers and no pictures: it cannot be filmed.")
+        colours = shown.transpose(1, 2, 0)[..., :3]
+        return np.repeat(colours, 3, axis=2) if colours.shape[2] == 1 else colours.copy()
 
 
 class _Single:

@@ -11,8 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
-from reprl.policy import Outputs, PolicyPlayer, State, image_scale, player_of
+from reprl.policy import ContinuousPlayer, Outputs, PolicyPlayer, State, image_scale, player_of
 
 
 class Network(nn.Module):
@@ -23,12 +24,16 @@ class Network(nn.Module):
         space = player.policy.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
             raise UserError(f"attention maps need an agent that sees images, not {space}.")
-        if not isinstance(player.policy.action_space, spaces.Discrete):
-            raise UserError("attention maps need an agent with discrete actions.")
         self.player = player
         self.policy = player.network
         self.scale = image_scale(player.policy)
+        self.channels = frame_channels(space)  # of the newest frame, which maps are of
         self.shape: tuple[int, int, int] = (space.shape[0], space.shape[1], space.shape[2])
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it acts with numbers: its mask can be drawn, and no action be explained."""
+        return isinstance(self.player, ContinuousPlayer)
 
     @property
     def extractor(self) -> nn.Module:

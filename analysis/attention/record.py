@@ -25,7 +25,7 @@ from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation.play_loop import PlayLoop
 from reprl.evaluation.variants import label
-from reprl.policy import State, sample_actions
+from reprl.policy import ContinuousPlayer, State, sample_actions
 from reprl.rng import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
@@ -47,8 +47,8 @@ class Recording:
     objects: list[Objects] | None  # None: a game without ground truth
     blocks: np.ndarray  # (N,) which game a look is from
     times: np.ndarray  # (N,) agent steps within the game, with a jump at each lost life
-    probabilities: np.ndarray  # (N, A)
-    values: np.ndarray  # (N,)
+    probabilities: np.ndarray  # (N, A); (N, 0) of continuous actions
+    values: np.ndarray  # (N,); (0,) of continuous actions
     film: np.ndarray  # (M,) the looks that have pictures
     frames: np.ndarray  # (M, 210, 160, 3) in Breakout
     scores: np.ndarray  # (M,) points in the game so far
@@ -134,6 +134,7 @@ def collect(
             twin.close()
     observations = log.stacked("observations")
     count = len(log.rows["observations"])
+    discrete = "probs" in log.rows
     same = twin is not None and all(log.rows["same"])
     state = log.states("state")
     return Recording(
@@ -142,14 +143,14 @@ def collect(
         variant=label(meant),
         player="agent" if player is None else getattr(player, "__name__", type(player).__name__),
         observations=observations,
-        channels=getattr(env, "channels", 1),
+        channels=max(getattr(env, "channels", 1), view.network.channels),
         state=state,
         cells=look(view, observations, state),
         objects=[o for row in log.rows["objects"] for o in row] if "objects" in log.rows else None,
         blocks=log.stacked("blocks"),
         times=log.stacked("times"),
-        probabilities=log.stacked("probs"),
-        values=log.stacked("values"),
+        probabilities=log.stacked("probs") if discrete else np.zeros((len(observations), 0)),
+        values=log.stacked("values") if discrete else np.zeros(0),
         film=np.arange(count) * n_envs,
         frames=np.stack(log.rows["frames"]),
         scores=np.array(log.rows["scores"]),
@@ -169,7 +170,7 @@ def _play(
     rounds: int,
 ) -> _Log:
     log = _Log()
-    n = env.num_envs
+    n, agent = env.num_envs, view.network.player
     truth, facts = env.game.has_truth, env.game.facts
     # The agent's own actions have a stream of their own. Each view of a game has its own state.
     stream = numpy_stream(seed, "attention", "actions")
@@ -180,9 +181,10 @@ def _play(
     same = True
     for step in range(rounds):
         if step % view.every == 0:
-            outputs = loop.outputs()
             log.add(observations=loop.observations, state=loop.state)
-            log.add(probs=outputs.probs, values=outputs.values)
+            if not isinstance(agent, ContinuousPlayer):
+                outputs = loop.outputs()
+                log.add(probs=outputs.probs, values=outputs.values)
             log.add(blocks=np.arange(n) + n * game, times=clock.copy())
             log.add(frames=env.frame(0), scores=score)
             if truth:
@@ -193,7 +195,10 @@ def _play(
                     same = same and facts(here.console) == facts(there.console)
                 log.add(clean_frames=twin.frame(0), same=same)
                 log.add(clean_observations=clean.observations, clean_state=clean.state)
-        if player is None:
+        if player is None and isinstance(agent, ContinuousPlayer):
+            drawn = stream.random(n)
+            actions = agent.actions(loop.observations, drawn, deterministic=False)
+        elif player is None:
             actions = sample_actions(loop.outputs().probs, stream.random(n))
         else:
             actions = player(env, loop.observations)

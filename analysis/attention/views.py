@@ -105,7 +105,8 @@ class Gradient(Attribution):
 
     def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         found = self._attribute(images, best_action(self.network, images, *state), state or None)
-        return found.detach()[:, -1:].abs()  # (B, 1, H, W)
+        newest = found.detach()[:, -self.network.channels :]
+        return newest.abs().amax(dim=1, keepdim=True)  # (B, 1, H, W)
 
     def _attribute(self, images: Tensor, action: Tensor, state: State | None) -> Tensor:
         inputs = images.detach().clone().requires_grad_()
@@ -257,6 +258,12 @@ def make_view(network: Network, method: str | None = None) -> Attribution:
     if method is None:
         method = "mask" if has_mask(network) else "gradient"
     kinds: list[type[Attribution]] = [MaskView, Gradient, Integrated, Perturbation, GradCam]
+    if network.continuous and method != "mask":
+        raise UserError(
+            f"method={method} explains the score of a discrete action, and this agent acts with "
+            "numbers: of such agents the mask alone is drawn"
+            + (" (method=mask)." if has_mask(network) else ", and this one has none.")
+        )
     found = dict(zip(ATTRIBUTIONS, kinds, strict=True))
     return found[choice("method", method, ATTRIBUTIONS)](network)
 

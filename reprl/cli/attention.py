@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import GAME, OUT, TRUST, WANDB, Key, parse
-from reprl.envs.defaults import CLEAN
+from reprl.envs.defaults import CLEAN, GYMNASIUM, PROCGEN
 from reprl.errors import UserError, unknown
 from reprl.escaping import shown
 from reprl.schema import ATTRIBUTIONS
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
     found, problems = targets(
         place, values["checkpoint"], out=values["out"], into="attention", game=values["game"]
     )
-    require_ale(found, "reprl attention", procgen=True)
+    require_ale(found, "reprl attention", procgen=True, pictures=True)
     game = found[0].game
     variants = expand(values["variant"], (), game)
     if values["player"] == "scripted" and game_of(game).scripted is None:
@@ -105,7 +105,12 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
 
     model = target.load()
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
-    view = make_view(network_of(model), values["method"])
+    network = network_of(model)
+    if target.game.startswith((GYMNASIUM, PROCGEN)):
+        network.channels = network.shape[0]  # one picture in colour, no stack of frames
+    if network.continuous:
+        _require_mask_alone(values)
+    view = make_view(network, values["method"])
     where = f"{target.name} at step {step} on {variant.name}"
     for sentence in limits(view, values["method"]):
         print(sentence, file=sys.stderr)
@@ -127,6 +132,16 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
         with harmless():
             _log(target, found, step, values["wandb"])
     _show(found, target.place, identity, last)
+
+
+def _require_mask_alone(values: dict[str, Any]) -> None:
+    """Refuse what asks an agent with continuous actions for more than its mask."""
+    for key, only in {"player": "agent", "faithfulness": False}.items():
+        if values[key] != only:
+            raise UserError(
+                f"{key}={str(values[key]).lower()} needs an agent with discrete actions, and this "
+                f"one acts with numbers: leave {key}= out."
+            )
 
 
 def _log(target: Measured, found: Study, step: int, wandb: str) -> None:

@@ -13,6 +13,7 @@ from reprl.checkpoint.files import LONGEST_STEP, candidates
 from reprl.config.schema import Config
 from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.envs.games import canonical
+from reprl.envs.gymnasium_ids import sees_pictures
 from reprl.envs.machine import OBSERVED
 from reprl.errors import UserError
 from reprl.escaping import shown
@@ -139,15 +140,17 @@ def _require_one_game(target: Measured) -> None:
         )
 
 
-def require_ale(found: Sequence[Measured], what: str, *, procgen: bool = False) -> None:
-    """Refuse runs of environments without ALE's screen; Procgen's pictures may be enough."""
+def require_ale(
+    found: Sequence[Measured], what: str, *, procgen: bool = False, pictures: bool = False
+) -> None:
+    """Refuse runs without ALE's screen; Procgen's, or any `pictures` seen, may be enough."""
     for target in found:
         if target.game.startswith(PROCGEN) and not procgen:
             raise UserError(
                 f"{what} is for ALE's games, and {target.name} plays {target.game}: such a run can "
                 "be trained, resumed, evaluated, filmed, asked where it looks and reported."
             )
-        if target.game.startswith(GYMNASIUM):
+        if target.game.startswith(GYMNASIUM) and not (pictures and sees_pictures(target.game)):
             raise UserError(
                 f"{what} looks at the screen of ALE's games, and {target.name} plays "
                 f"{target.game}: such a run can be trained, resumed, evaluated and reported."

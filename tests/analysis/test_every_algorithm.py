@@ -17,6 +17,7 @@ from reprl.analysis.attention.record import collect, uniform
 from reprl.analysis.attention.views import look, make_view
 from reprl.checkpoint import load
 from reprl.cli import main
+from tests.helpers import Commands
 
 STEPS = 64
 COMMON = [
@@ -41,6 +42,9 @@ KINDS = {
     "idaac": [*ROLLOUT, "algo.value_epochs=1"],
 }
 pytestmark = pytest.mark.slow
+
+
+CRITICS = ["env.continuous=true", *REPLAY, "algo.gradient_steps=1"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -87,6 +91,27 @@ def test_the_three_commands_write_numbers_and_the_report_names_it(run: Path) -> 
     method = str(scores["method"].iloc[0])
     assert run.name.split("_")[0] in method
     assert method in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_the_mask_of_continuous_actions_is_scored_and_nothing_else_explained(
+    algo: str, tmp_path: Path, commands: Commands
+) -> None:
+    masked, plain = tmp_path / "runs" / f"{algo}_masked", tmp_path / "runs" / algo
+    for folder, more in {masked: ["attention=conv"], plain: []}.items():
+        train = ["train", *COMMON, f"algo={algo}", *CRITICS, *more]
+        assert main([*train, f"run_dir={folder}"]) == 0
+    assert main(["attention", str(masked), "variant=green_lines", "steps=32"]) == 0
+    scores = finite(masked / "attention" / "scores.csv", ["value", "n_frames"])
+    assert set(scores["view"]) == {"mask"}
+    assert set(scores["object"]) >= {"ball", "paddle", "bricks", "distractor"}
+    for suffix in ("png", "mp4"):
+        assert (masked / "attention" / f"green_lines.{suffix}").stat().st_size > 1000
+    look = ["attention", str(masked), "steps=32"]
+    commands.refuse([*look, "method=gradient"], "method=gradient", "method=mask")
+    commands.refuse([*look, "player=random"], "player=random", "discrete actions")
+    commands.refuse([*look, "faithfulness=true"], "faithfulness=true", "discrete actions")
+    commands.refuse(["attention", str(plain), "steps=32"], "acts with numbers", "has none")
 
 
 def pasts(network: Any, pictures: np.ndarray) -> list[tuple[Any, ...]]:

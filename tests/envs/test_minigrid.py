@@ -8,9 +8,13 @@ import gymnasium
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from minigrid.core.constants import COLORS
 from minigrid.minigrid_env import MiniGridEnv
 
+from reprl.analysis.attention.network import network_of
+from reprl.analysis.attention.views import make_view
+from reprl.checkpoint import load as load_agent
 from reprl.cli import main
 from reprl.config.schema import load
 from reprl.envs import make_vec_env, minigrid_pictures
@@ -69,6 +73,32 @@ def test_a_run_resumes_exactly_and_is_evaluated(tmp_path: Path) -> None:
     assert games["method"].unique().tolist() == [
         "minigrid-empty-5x5-v0-ppo-nature-conv-contrastive-shift"
     ]
+
+
+@pytest.mark.slow
+def test_where_it_looks_is_drawn_on_its_own_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, more in {"masked": ["attention=conv"], "plain": []}.items():
+        run = tmp_path / name
+        parts = ["env.id=MiniGrid-Empty-5x5-v0", "encoder=nature", "eval.every=0", *more]
+        assert main(["train", *RUN, *PPO, *parts, "total_steps=32", f"run_dir={run}"]) == 0
+        assert main(["attention", str(run), "steps=48"]) == 0
+        assert (run / "attention" / "original.png").stat().st_size > 1000
+        assert (run / "attention" / "original.mp4").stat().st_size > 1000
+        assert not (run / "attention" / "scores.csv").exists()
+        assert "the objects of this game are not known" in capsys.readouterr().out
+    network, images = network_of(load_agent(run)), torch.rand(2, 3, 84, 84)
+    blue = make_view(network, "gradient").cells(images)
+    network.channels = 3
+    colours = make_view(network, "gradient").cells(images)
+    assert (colours >= blue).all()
+    assert (colours > blue).float().mean() > 0.4  # most pixels matter most in red or green
+    env = make_vec_env(game=NAME, n_envs=1, seed=5)
+    (seen,) = env.reset()
+    np.testing.assert_array_equal(env.frame(0), seen.transpose(1, 2, 0))
+    refuse = Commands(capsys).refuse
+    refuse(["attention", str(run), "variant=green_lines", "steps=48"], "green_lines")
 
 
 def test_the_experiment_sees_pictures(capsys: pytest.CaptureFixture[str]) -> None:
