@@ -19,21 +19,22 @@ from reprl.policy import ContinuousPlayer, Outputs, PolicyPlayer, State, image_s
 class Network(nn.Module):
     """Images (B, C, H, W) in [0, 1] and the state -> scores of the actions (B, A), as logits."""
 
+    channels: int = 1  # of the newest frame, which maps are of
+    continuous: bool = False  # it acts with numbers: its mask can be drawn, no action be explained
+
     def __init__(self, player: PolicyPlayer) -> None:
         super().__init__()
         space = player.policy.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 3:
             raise UserError(f"attention maps need an agent that sees images, not {space}.")
+        self.continuous = isinstance(player, ContinuousPlayer)
+        if not self.continuous and not isinstance(player.policy.action_space, spaces.Discrete):
+            raise UserError("attention maps need an agent with discrete actions.")
         self.player = player
         self.policy = player.network
         self.scale = image_scale(player.policy)
-        self.channels = frame_channels(space)  # of the newest frame, which maps are of
+        self.channels = frame_channels(space)
         self.shape: tuple[int, int, int] = (space.shape[0], space.shape[1], space.shape[2])
-
-    @property
-    def continuous(self) -> bool:
-        """Whether it acts with numbers: its mask can be drawn, and no action be explained."""
-        return isinstance(self.player, ContinuousPlayer)
 
     @property
     def extractor(self) -> nn.Module:

@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
     from reprl.evaluation.rating import COLUMNS, rate
     from reprl.schema import EPISODES
 
-    found, played = [], set()
+    found, kinds = [], set()
     for folder in folders:
         guard.inspect(folder, without=("checkpoints",))
         for file in sorted(Path(folder).rglob("evaluation/episodes.csv")):
@@ -55,13 +55,13 @@ def run(arguments: list[str]) -> int:
             if damaged:
                 print(f"WARNING: {shown(file)}: {damaged} damaged rows left out.", file=sys.stderr)
             found.append(rows)
-            played |= _game_of(file.parents[1])
+            kinds |= _game_of(file.parents[1])
     if not found or not sum(map(len, found)):
         names = ", ".join(map(str, folders))
         raise UserError(f"there are no games in {names}: {HINT}.")
-    if len(played) > 1:
+    if len(kinds) > 1:
         raise UserError(
-            f"these folders hold games of {', '.join(sorted(played))}: points of different games "
+            f"these folders hold games of {', '.join(sorted(kinds))}: points of different games "
             "have no common scale, so rate the runs of one game at a time."
         )
     games = pd.concat([rows for rows in found if len(rows)], ignore_index=True)
