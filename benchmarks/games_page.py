@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.stats import Sample
@@ -25,7 +26,7 @@ def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
     lines.append("|---" * (2 + len(variants)) + "|")
     for game in games:
         place = ROOT / "results" / "games" / game
-        played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
+        played_ = pd.concat(map(_games, sorted(place.glob("*/evaluation/episodes.csv"))))
         for method, rows in played_.groupby("method", sort=False):
             cells = [_by_seed(rows[rows["variant"] == v]) for v in variants]
             name = str(method).removeprefix(f"{game.replace('/', '-')}-")
@@ -33,15 +34,36 @@ def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def _games(file: Path) -> pd.DataFrame:
+    """The games of a run, under its method's name and the first weights it asked for."""
+    games = pd.read_csv(file)
+    settings = file.parent.parent / "config.yaml"
+    asked = yaml.safe_load(settings.read_text()) if settings.exists() else {}
+    if init := asked.get("encoder", {}).get("init"):
+        games["method"] += f", `encoder.init={init}`"
+    return games
+
+
+def coinrun(method: str) -> list[Path]:
+    """The runs of a method in CoinRun, by their folders' name without the seed."""
+    return sorted((ROOT / "results" / "games" / "procgen" / "coinrun").glob(f"{method}-s?"))
+
+
 def coinrun_against(method: str, other: str, variant: str) -> Difference:
-    """A difference of two methods' seeds in CoinRun; a method is a folder's name without seed."""
-    place = ROOT / "results" / "games" / "procgen" / "coinrun"
-    samples = []
-    for name in (method, other):
-        found = (pd.read_csv(f) for f in sorted(place.glob(f"{name}-s?/evaluation/episodes.csv")))
-        played_ = [g.loc[g["variant"] == variant, "episode_return"].mean() for g in found]
-        samples.append(Sample(np.array(played_)))
-    return difference(*samples)
+    """The difference of two methods' points in CoinRun."""
+
+    def points(folder: Path) -> float:
+        games = pd.read_csv(folder / "evaluation" / "episodes.csv")
+        return float(games.loc[games["variant"] == variant, "episode_return"].mean())
+
+    first, second = (Sample(np.array([points(f) for f in coinrun(m)])) for m in (method, other))
+    return difference(first, second)
+
+
+def coinrun_clipped(method: str) -> float:
+    """The share of actions that the first logged update clipped, mean of the seeds."""
+    curves = [pd.read_csv(f / "metrics.csv")["train/clip_fraction"] for f in coinrun(method)]
+    return float(np.mean([curve.dropna().iloc[0] for curve in curves]))
 
 
 def _by_seed(rows: pd.DataFrame) -> str:

@@ -534,10 +534,19 @@ def _of_first(first: pd.DataFrame) -> list[str]:
 
 
 def _algorithms() -> list[str]:
-    """What the page of algorithms says of curiosity in Pitfall."""
+    """What the page of algorithms says of PPG and IDAAC in CoinRun and of curiosity in Pitfall."""
     found = games_page.explored("pitfall").set_index("method")
     scenes = found["rooms"]
+    ppg, idaac, drac = "procgen_ppg", "procgen_idaac", "procgen_drac"
+    clipped = {m: games_page.coinrun_clipped(m) for m in (f"{ppg}_sb3", f"{idaac}_sb3", ppg, idaac)}
+    unseen = {m: games_page.coinrun_against(m, drac, "unseen") for m in (ppg, idaac)}
+    large, small = (
+        " and ".join(f"{x:.2f}" for x in pair) for pair in np.array_split(list(clipped.values()), 2)
+    )
     return [
+        f"the first update clips {large} of PPG's and IDAAC's actions, with Xavier's {small}",
+        f"On levels they never saw PPG differs from DrAC by {_gap(unseen[ppg])} points, IDAAC by "
+        f"{_gap(unseen[idaac])}",
         f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
         f"{found['steps'].max():,} steps, one seed)"
     ]
