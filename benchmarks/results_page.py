@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from benchmarks import declared_page, games_page
+from benchmarks import beginnings_page, declared_page, games_page, parts_page
 from reprl.analysis.curves import load_curve
 from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
 from reprl.analysis.pairwise import Difference, difference
-from reprl.analysis.stats import Estimate
 from reprl.analysis.summary import overall
 from reprl.disk import replacing, write_atomically
 from reprl.envs.variation import variants as variants_of
@@ -294,53 +293,9 @@ def by_ppo() -> str:
     for of, method, name in shown:
         part = of.scores.loc[method]
         cells = [" / ".join(f"{x:.1f}" for x in part[v]) for v in (CLEAN, *PUBLISHED)]
-        cells.append(declared_page.percent(_kept(of, method)))
+        cells.append(declared_page.percent(parts_page.kept(of, method)))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def parts() -> str:
-    """What each part keeps on the mean of the four, by imitation and by PPO."""
-    d = declared_page
-    sweep = table()
-    rows: list[tuple[str, str | None, tuple[Played, str] | None]] = [
-        ("nothing: frames", d.FRAMES, (sweep, PLAIN)),
-        ("differences of the stack", d.CHANGE, _by_ppo("ppo_differences")),
-        ("a slow memory of the picture", d.SLOW, _by_ppo("ppo_background")),
-        (
-            "a mask that nobody teaches (by PPO with sparsity and a decoder)",
-            d.UNTAUGHT,
-            (sweep, "ppo-nature-conv_21-decoder+sparsity"),
-        ),
-        ("a mask of motion alone", d.MOTION, None),
-        ("a contrastive loss (by PPO with boxes in its views)", d.CONTRASTIVE, (sweep, CURL)),
-        ("kept the same on boxes (DrAC)", d.DRAC, (sweep, "ppo-nature-drac-gray_boxes")),
-        (
-            "trained on boxes (by imitation and lines)",
-            d.DRAWN,
-            (sweep, "ppo-nature-gray_boxes"),
-        ),
-        ("the same under a mask that is taught by motion", d.TAUGHT, None),
-        ("the same under a mask that is taught where things are", d.NEWEST, None),
-    ]
-    lines = ["| what is added to frames, or put in their place | by imitation | by PPO |"]
-    lines.append("|---" * 3 + "|")
-    for words, imitated, learned in rows:
-        cells = [
-            "" if found is None else declared_page.percent(_kept(*found))
-            for found in ((d.table(), imitated) if imitated else None, learned)
-        ]
-        lines.append(f"| {words} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _by_ppo(folder: str) -> tuple[Played, str]:
-    return table(folder), BY_PPO[folder][0]
-
-
-def _kept(of: Played, method: str) -> Estimate:
-    """The share of what was learned that is kept on the mean of the four."""
-    return of.retention(method, dict.fromkeys(PUBLISHED, 1 / len(PUBLISHED)))
 
 
 def notes() -> str:
@@ -365,27 +320,38 @@ def notes() -> str:
     by_slow_ppo = " / ".join(
         f"{x:.1f}" for x in table("ppo_background").scores.loc[method, "diagonals"]
     )
+    alone = [
+        declared_page.kept(frames, "constant_rectangle"),
+        table().retention(PLAIN, {"constant_rectangle": 1.0}),
+    ]
+    lost = [
+        declared_page.kept(frames, "green_lines"),
+        table().retention(PLAIN, {"green_lines": 1.0}),
+    ]
+    solved = declared_page.kept(slow, "green_lines")
+    hardest = declared_page.kept(slow, "diagonals")
+    adds = [against(CURL), contrast]
     rows = [
         (
             "`constant_rectangle` is too easy: agents generalize without help",
-            "refuted",
+            _said(all(x.low > 0.8 for x in alone), all(x.high < 0.5 for x in alone)),
             f"{by_seed('constant_rectangle')} points",
         ),
         (
             "`green_lines` is just right",
-            "held",
+            _said(all(x.high < 0.5 for x in lost) and solved.low > 0.5, solved.high < 0.5),
             f"it takes everything from agents on frames ({by_seed('green_lines')} points), and "
             f"{kept('green_lines')}",
         ),
         (
             "`diagonals` is too hard for all",
-            "refuted",
+            _said(hardest.high < 0.5, hardest.low > 0.5),
             f"of the first sweep's PPO agents the best method has {diagonals:.1f} points there; "
             f"but PPO on the slow memory makes {by_slow_ppo}, and by imitation {kept('diagonals')}",
         ),
         (
             "contrastive losses help generalization",
-            "undecided",
+            _said(all(x.low > 0 for x in adds), all(x.high < 0 for x in adds)),
             f"{_gap(against(CURL))} points against plain PPO, three seeds each; by imitation "
             f"{_gap(contrast)} against frames alone",
         ),
@@ -395,20 +361,26 @@ def notes() -> str:
             "no cell of NatureCNN's 7x7 is centred on the paddle ([attention](attention.md)); a "
             "21x21 mask can point there",
         ),
-        ("initialisation decides the speed of learning", "not tested", ""),
+        ("initialisation decides the speed of learning", *beginnings_page.decided()),
     ]
     lines = ["| they noted | here | by |", "|---|---|---|"]
     return "\n".join(lines + [f"| {a} | {b} | {c} |" for a, b, c in rows])
 
 
+def _said(held: bool, refuted: bool) -> str:
+    """The verdict on what somebody noted."""
+    return "held" if held else "refuted" if refuted else "undecided"
+
+
 TABLES = (
     declared_page.TABLES
     | games_page.TABLES
+    | parts_page.TABLES
+    | beginnings_page.TABLES
     | {
         "notes": notes,
         "continued": continued,
         "by ppo": by_ppo,
-        "parts": parts,
         "shipped mask": agents_mask,
         "shipped": agents_scores,
         "shipped more": agents_elsewhere,
@@ -548,7 +520,7 @@ def _algorithms() -> list[str]:
         f"On levels they never saw PPG differs from DrAC by {_gap(unseen[ppg])} points, IDAAC by "
         f"{_gap(unseen[idaac])}",
         f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
-        f"{found['steps'].max():,} steps, one seed)"
+        f"{found['steps'].max():,} steps, one seed)",
     ]
 
 
