@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 ARMS = {"scratch": "from nothing", "tuned": "from an agent of the clean game"}
 VARIANTS = ("green_lines", "diagonals")
 INITS = {"sb3": "SB3's: orthogonal", "xavier": "Xavier", "he": "He"}
-LEARNED = ("cross-entropy to the labels", "train/cross_entropy")
+FIT = "train/cross_entropy"  # to the labels of the scripted player
 
 
 @lru_cache(maxsize=1)
@@ -66,25 +66,51 @@ def retrained() -> str:
 
 def first_weights() -> str:
     """How well imitation fits its labels, and plays, by the weights that it began with."""
-    words, column = LEARNED
-    head = f"| `encoder.init` | {words}, in the middle | at the end | points on the clean game |"
-    lines = [head, "|---" * 4 + "|"]
+    heads = (
+        "`encoder.init`",
+        "cross-entropy to the labels, halfway",
+        "at the end",
+        "points, clean",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---" * 4 + "|"]
     for name, called in INITS.items():
         folders = sorted((RESULTS / "initialisation").glob(f"{name}_s*"))
-        curves = [pd.read_csv(folder / "metrics.csv")[column].dropna() for folder in folders]
-        means = [mean_points(folder) for folder in folders]
-        cells = [
-            " / ".join(f"{curve.iloc[row]:.2f}" for curve in curves)
-            for row in (len(curves[0]) // 2 - 1, -1)
-        ]
+        fits = _fits(name)
+        means = [clean_points(folder) for folder in folders]
+        cells = [" / ".join(f"{fit[i]:.2f}" for fit in fits) for i in (0, 1)]
         cells.append(" / ".join(f"{x:.0f}" for x in means))
         lines.append(f"| `{name}` ({called}) | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def mean_points(folder: Path) -> float:
-    """Mean points of a run's games."""
-    return float(pd.read_csv(folder / "evaluation" / "episodes.csv")["episode_return"].mean())
+def decided() -> tuple[str, str]:
+    """Whether the first weights decide how well the labels are fitted halfway, and by what."""
+    if not (RESULTS / "initialisation").is_dir():
+        return "not tested", ""
+    halfway = {name: Sample(np.array([c[0] for c in _fits(name)])) for name in INITS}
+    found = {name: difference(halfway[name], halfway["sb3"]) for name in INITS if name != "sb3"}
+    clear = [name for name, gap in found.items() if gap.low > 0 or gap.high < 0]
+    words = "; ".join(
+        f"{INITS[name]} {gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]"
+        for name, gap in found.items()
+    )
+    told = f"cross-entropy halfway through imitation, against SB3's weights: {words}"
+    return ("held" if clear else "undecided"), told
+
+
+def _fits(init: str) -> list[tuple[float, float]]:
+    """How well each run fitted its labels, halfway and at the end."""
+    found = []
+    for folder in sorted((RESULTS / "initialisation").glob(f"{init}_s*")):
+        curve = pd.read_csv(folder / "metrics.csv")[FIT].dropna()
+        found.append((curve.iloc[len(curve) // 2 - 1], curve.iloc[-1]))
+    return found
+
+
+def clean_points(folder: Path) -> float:
+    """Mean points of a run's games on the clean game."""
+    games_ = pd.read_csv(folder / "evaluation" / "episodes.csv")
+    return float(games_.loc[games_["variant"] == CLEAN, "episode_return"].mean())
 
 
 TABLES = {"retrained": retrained, "first weights": first_weights}

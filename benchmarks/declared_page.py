@@ -95,11 +95,15 @@ def results() -> Results:
 @lru_cache(maxsize=1)
 def table() -> Played:
     """Every game, and random play once on each variant."""
-    found = [results().episodes, *map(explored, EXPLORED)]
+    return played(random_once([results().episodes, *map(explored, EXPLORED)]))
+
+
+def random_once(found: list[pd.DataFrame]) -> pd.DataFrame:
+    """Games of several folders in one table, and those of random play once on each variant."""
     games = pd.concat(found, ignore_index=True)
     baseline = games["method"].map(is_baseline)
     random = games[baseline].drop_duplicates(["method", "variant", "train_seed", "episode"])
-    return played(pd.concat([games[~baseline], random], ignore_index=True))
+    return pd.concat([games[~baseline], random], ignore_index=True)
 
 
 def explored(folder: str) -> pd.DataFrame:
@@ -331,8 +335,9 @@ def _where_masks_look() -> str:
     masks_ = {
         TAUGHT: "The taught mask's peak is",
         UNTAUGHT: "the other's",
-        NEWEST: "that of a mask that is taught where things are now, not along their trail "
-        "(`auxiliary.newest=true`, not declared),",
+        NEWEST: "that of a mask that is taught where things are now and, fainter, where they "
+        "were a stack or two ago, not along their whole trail (`auxiliary.newest=true`, not "
+        "declared),",
     }
     for method, words in masks_.items():
         clean, *drawn = (f"{100 * _peak(method, v):.0f} %" for v in LOOKED)
@@ -374,7 +379,7 @@ def _found(method: str) -> bool:
 
 
 def _count(number: int) -> str:
-    return {2: "Two", 3: "Three", 4: "Four", 5: "Five"}[int(number)]
+    return {1: "One", 2: "Two", 3: "Three", 4: "Four", 5: "Five"}[int(number)]
 
 
 def _declared_success() -> str:

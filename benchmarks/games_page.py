@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from reprl.analysis.pairwise import Difference, difference
 from reprl.analysis.stats import Sample
 from reprl.schema import CLEAN
 
 ROOT = Path(__file__).parent.parent
+PLACE = ROOT / "results" / "algorithms"
 
 
 def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
@@ -26,22 +26,12 @@ def games_table(games: Iterable[str], variants: dict[str, str]) -> str:
     lines.append("|---" * (2 + len(variants)) + "|")
     for game in games:
         place = ROOT / "results" / "games" / game
-        played_ = pd.concat(map(_games, sorted(place.glob("*/evaluation/episodes.csv"))))
+        played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
         for method, rows in played_.groupby("method", sort=False):
             cells = [_by_seed(rows[rows["variant"] == v]) for v in variants]
             name = str(method).removeprefix(f"{game.replace('/', '-')}-")
             lines.append(f"| {game.rpartition('/')[2]} | {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _games(file: Path) -> pd.DataFrame:
-    """The games of a run, under its method's name and the first weights it asked for."""
-    games = pd.read_csv(file)
-    settings = file.parent.parent / "config.yaml"
-    asked = yaml.safe_load(settings.read_text()) if settings.exists() else {}
-    if init := asked.get("encoder", {}).get("init"):
-        games["method"] += f", `encoder.init={init}`"
-    return games
 
 
 def coinrun(method: str) -> list[Path]:
@@ -61,7 +51,7 @@ def coinrun_against(method: str, other: str, variant: str) -> Difference:
 
 
 def coinrun_clipped(method: str) -> float:
-    """The share of actions that the first logged update clipped, mean of the seeds."""
+    """The share of actions that the updates of the log's first row clipped, mean of the seeds."""
     curves = [pd.read_csv(f / "metrics.csv")["train/clip_fraction"] for f in coinrun(method)]
     return float(np.mean([curve.dropna().iloc[0] for curve in curves]))
 
@@ -90,7 +80,23 @@ def ale_games() -> str:
 
 
 ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
+    "cartpole_ppo_s": ("CartPole", "`experiment=cartpole total_steps=60_000`"),
+    "cartpole_reinforce_s": ("CartPole", "`experiment=cartpole_reinforce`"),
+    "cartpole_ppg_s": (
+        "CartPole",
+        "`experiment=cartpole algo=ppg algo.value_epochs=20 algo.n_policy_phases=8 "
+        "total_steps=60_000`",
+    ),
+    "cartpole_idaac_s": ("CartPole", "`experiment=cartpole algo=idaac total_steps=60_000`"),
+    "cartpole_dqn_s": ("CartPole", "`experiment=cartpole_dqn`"),
+    "cartpole_qrdqn_s": ("CartPole", "`experiment=cartpole_dqn algo=qrdqn algo.n_quantiles=10`"),
+    "pendulum_sac_s": ("Pendulum, twenty at once", "`experiment=pendulum`"),
+    "pendulum_td3_s": ("Pendulum, twenty at once", "`experiment=pendulum algo=td3`"),
+    "pendulum_ddpg_s": ("Pendulum, twenty at once", "`experiment=pendulum algo=ddpg`"),
+    "reacher_sac_s": ("MuJoCo's Reacher, twenty at once", "`experiment=reacher`"),
+    "minigrid_s": ("MiniGrid's empty room", "`experiment=minigrid`"),
     "cartpole_memory_s": ("CartPole without velocities", "`experiment=cartpole_memory`"),
+    "cartpole_gru_s": ("CartPole without velocities", "the same, `algo.memory=gru`"),
     "cartpole_plain_s": ("CartPole without velocities", "the same without memory"),
     "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
     "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
@@ -101,22 +107,41 @@ ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
 
 def algorithms() -> str:
     """Mean points of every seed's games, of algorithms other than PPO and imitation."""
-    lines = ["| task | agent | steps | games a seed | points, seed by seed |", "|---" * 5 + "|"]
+    heads = ("task", "agent", "steps", "games a seed", "points, seed by seed", "random play")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, (task, agent) in ALGORITHMS.items():
-        folders = sorted((ROOT / "results" / "algorithms").glob(f"{name}*/evaluation/episodes.csv"))
-        games = pd.concat([pd.read_csv(file) for file in folders])
+        files = sorted(PLACE.glob(f"{name}*/evaluation/episodes.csv"))
+        if not files:
+            continue  # announced, and not run yet
+        games = pd.concat(map(pd.read_csv, files))
         for variant, rows in games.groupby("variant", sort=False):
-            seeds_ = rows.groupby("train_seed")["episode_return"]
-            points = " / ".join(f"{x:.1f}" for x in seeds_.mean())
+            seeds_ = rows.groupby("train_seed")
+            points = " / ".join(f"{x:.1f}" for x in seeds_["episode_return"].mean())
+            steps = " / ".join(dict.fromkeys(f"{x:,}" for x in seeds_["step"].max()))
             where = task if variant == CLEAN else f"{task}, `{variant}`"
-            cells = (where, agent, f"{rows['step'].max():,}", str(seeds_.size().max()), points)
+            chance = f"{by_chance(task, str(variant)):.1f}"
+            cells = (where, agent, steps, str(seeds_.size().max()), points, chance)
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def by_chance(task: str, variant: str) -> float:
+    """Mean points of random play at a task of the table."""
+    if task.startswith("Breakout"):
+        games = pd.read_csv(ROOT / "analysis" / "random_play.csv")
+        games = games[(games["game"] == "breakout") & games["severity"].isna()]
+        if variant not in set(games["variant"]):
+            variant = CLEAN  # who plays at random does not look
+    else:
+        beside = [name for name, (other, _) in ALGORITHMS.items() if other == task]
+        files = [f for n in beside for f in PLACE.glob(f"{n}*/baselines/evaluation/episodes.csv")]
+        games = pd.concat(map(pd.read_csv, sorted(files)))
+    return float(games.loc[games["variant"] == variant, "episode_return"].mean())
+
+
 def explored(game: str) -> pd.DataFrame:
     """What `benchmarks.exploration` found in a game."""
-    rows = pd.read_csv(ROOT / "results" / "algorithms" / "exploration.csv")
+    rows = pd.read_csv(PLACE / "exploration.csv")
     return rows[rows["game"] == game]
 
 

@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from benchmarks import beginnings_page, declared_page, games_page, parts_page
+from benchmarks import (
+    agents_page,
+    beginnings_page,
+    curves_page,
+    declared_page,
+    games_page,
+    parts_page,
+)
 from reprl.analysis.curves import load_curve
 from reprl.analysis.gap import Played, generalization_gap, played
 from reprl.analysis.load import Results, collect
@@ -206,56 +213,6 @@ FIRST = {
 }
 
 
-def published_games(agent: str) -> pd.DataFrame:
-    """The games that a shipped agent was published with."""
-    return pd.read_csv(shipped()[agent] / "evaluation" / "episodes.csv")
-
-
-def agents_scores() -> str:
-    """Mean points of every shipped agent on the clean game and the published variants."""
-    lines = ["| agent | " + " | ".join([CLEAN, *PUBLISHED]) + " |", "|---" * 6 + "|"]
-    for name in shipped():
-        means = published_games(name).groupby("variant")["episode_return"].mean()
-        cells = " | ".join(f"{means[v]:.1f}" for v in (CLEAN, *PUBLISHED))
-        lines.append(f"| `agent:{name}` | {cells} |")
-    return "\n".join(lines)
-
-
-def agents_elsewhere() -> str:
-    """Mean points on the other variants, worst first, of the shipped agents that played them."""
-    found = {}
-    for name in shipped():
-        means = published_games(name).groupby("variant")["episode_return"].mean()
-        others = means.drop([CLEAN, *PUBLISHED], errors="ignore")
-        if len(others):
-            found[f"`agent:{name}`"] = others
-    scores = pd.DataFrame(found)
-    lines = ["| variant | " + " | ".join(scores) + " |", "|---" * (1 + len(found)) + "|"]
-    for variant, row in scores.loc[scores.iloc[:, 0].sort_values().index].iterrows():
-        lines.append(f"| {variant} | " + " | ".join(f"{x:.1f}" for x in row) + " |")
-    return "\n".join(lines)
-
-
-def agents_mask() -> str:
-    """Where the masks of the shipped agents that have one look."""
-    heads = "| agent | object | variant | peak on it | by chance | energy there, times a uniform "
-    lines = [heads + "mask's |", "|---" * 6 + "|"]
-    for name in ("imitation_mask", "imitation_where"):
-        scores = pd.read_csv(shipped()[name] / "attention" / "scores.csv")
-        for thing in ("ball or paddle", "distractor"):
-            for variant in (CLEAN, "green_lines", "diagonals"):
-                part = scores[(scores["object"] == thing) & (scores["variant"] == variant)]
-                if not len(part):
-                    continue
-                point, energy = (part[part["metric"] == m].iloc[0] for m in ("pointing", "energy"))
-                words = "what is drawn" if thing == "distractor" else thing
-                lines.append(
-                    f"| `agent:{name}` | {words} | {variant} | {100 * point['value']:.0f} % | "
-                    f"{100 * point['chance']:.1f} % | {energy['value'] / energy['chance']:.1f} |"
-                )
-    return "\n".join(lines)
-
-
 CONTINUED = {  # folder of results/ppo_from_imitation: whom PPO went on from, and their games
     "best": ("`agent:imitation_best`", "agents/imitation_best"),
     "s14": ("seed 14 of `imitation_background`", "imitation/imitation_background-s14"),
@@ -374,6 +331,7 @@ def _said(held: bool, refuted: bool) -> str:
 
 TABLES = (
     declared_page.TABLES
+    | agents_page.TABLES
     | games_page.TABLES
     | parts_page.TABLES
     | beginnings_page.TABLES
@@ -381,9 +339,6 @@ TABLES = (
         "notes": notes,
         "continued": continued,
         "by ppo": by_ppo,
-        "shipped mask": agents_mask,
-        "shipped": agents_scores,
-        "shipped more": agents_elsewhere,
         "seeds": each_seed,
         "means": means,
         "looks": looks,
@@ -535,7 +490,7 @@ def _readme() -> list[str]:
     (step,), (count,) = steps, games
     variants = len(variants_of("breakout")) - 1  # without the clean game
     adaptive, plain = (_behind_lines(name) for name in ("imitation_mask", "imitation_where"))
-    best = published_games("imitation_best").groupby("variant")["episode_return"].mean()
+    best = agents_page.published_games("imitation_best").groupby("variant")["episode_return"].mean()
     return [
         f"{best[CLEAN]:.0f} points, and at least {best[PUBLISHED].min():.0f} on each of the four "
         "published variants.",
@@ -616,8 +571,9 @@ def made(page: str) -> str:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     write_atomically(PAGE, made(PAGE.read_text()))
-    with replacing(declared_page.PICTURE) as draft:
-        declared_page.figure().savefig(draft, dpi=140, format="png")
+    for of in (declared_page, curves_page):
+        with replacing(of.PICTURE) as draft:
+            of.figure().savefig(draft, dpi=140, format="png")
     for file, lines in sentences().items():
         print(file, *lines, sep="\n  ")
 

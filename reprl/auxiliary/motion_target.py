@@ -34,7 +34,8 @@ class MotionTarget(AuxiliaryLoss):
     what moved up to so many steps ago counts decay ** steps. A mask for each frame is taught what
     moved from or to that frame. With `newest` only those pixels moved in which something is now:
     the newest frame differs there from both frames before it, so that what left a place does not
-    mark it. Gradient reaches what makes the mask.
+    mark it; of the stacks that `memory` looks back at, too, the newest frame alone counts. Gradient
+    reaches what makes the mask.
     """
 
     owners: Tensor
@@ -80,7 +81,8 @@ class MotionTarget(AuxiliaryLoss):
                 "moves now, and a mask of motion alone never lights those: set memory=0."
             )
         self.views.setup(context)
-        # Stacks that follow each other without a gap: every step is seen once.
+        # Stacks that follow each other without a gap: every step is seen once, but for `newest`,
+        # which sees one frame of each.
         self.offsets = [min(k, self.reach) for k in _multiples(frames - 1, self.reach)]
         owners = nearest_cells(context.encoder, (cells[0], cells[1]), (height, width))
         self.register_buffer("owners", owners, persistent=False)
@@ -109,8 +111,7 @@ class MotionTarget(AuxiliaryLoss):
                 seen = there[:, step * count : (step + 1) * count]
                 before = self._moved(view[:, part], seen, 1)
                 target = torch.maximum(target, before * weight.to(before)[:, None, None, None])
-        weight = 1 + (self.positive - 1) * target
-        return {NAME: functional.binary_cross_entropy(attention, target, weight)}
+        return {NAME: mask_error(attention, target, self.positive)}
 
     def _moved(self, stacks: Tensor, there: Tensor, masks: int) -> Tensor:
         """Which cells moved (B, masks, h, w), 0 or 1, in stacks (B, stack, H, W) uint8."""
@@ -127,6 +128,14 @@ class MotionTarget(AuxiliaryLoss):
         index = self.owners.expand_as(pixels)
         found.scatter_reduce_(2, index, pixels.float(), "amax")
         return found.unflatten(2, self.cells)
+
+
+def mask_error(attention: Tensor, target: Tensor, positive: float) -> Tensor:
+    """Binary cross-entropy of a mask to its target, both (B, K, h, w); cells to mark weigh more."""
+    # A softplus mask divided by its maximum is 1 in one cell, whatever its weights: the infinite
+    # slope there would turn the maximum's rounding into gradient.
+    learned = torch.where(attention < 1, attention, attention.detach())
+    return functional.binary_cross_entropy(learned, target, 1 + (positive - 1) * target)
 
 
 def nearest_cells(encoder: Encoder, cells: tuple[int, int], size: tuple[int, int]) -> Tensor:

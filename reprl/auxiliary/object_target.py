@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
-from reprl.auxiliary.motion_target import nearest_cells
+from reprl.auxiliary.motion_target import mask_error, nearest_cells
 from reprl.auxiliary.sparsity import require_attention
 from reprl.auxiliary.views import Views
 from reprl.components import Spec
@@ -65,8 +64,7 @@ class ObjectTarget(AuxiliaryLoss):
         attention = encoder.attend(batch.images(view))
         assert attention is not None  # (B, K, h, w)
         target = self.target(batch.boxes).expand_as(attention)
-        weight = 1 + (self.positive - 1) * target
-        return {NAME: functional.binary_cross_entropy(attention, target, weight)}
+        return {NAME: mask_error(attention, target, self.positive)}
 
     @torch.no_grad()
     def target(self, boxes: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from reprl import components
 from reprl.augmentation import Cutout
 from reprl.auxiliary import MotionTarget
-from reprl.auxiliary.motion_target import nearest_cells
+from reprl.auxiliary.motion_target import mask_error, nearest_cells
 from reprl.encoders import Impala, Nature, NaturePadded
 from tests.helpers import refuses
 from tests.reprl.auxiliary.test_real_encoders import build
@@ -72,6 +72,38 @@ def test_only_where_something_is_now(masked):
     assert found == pytest.approx(cross_entropy(mask, target), rel=1e-5)
     with refuses("motion_target", "newest=true", "env.stack=2"):
         masked.prepare(MotionTarget(newest=True))
+
+
+def test_a_memory_of_what_is_now_has_the_newest_frame_of_each_stack(masked):
+    """Of the stacks that are looked back at, what left their newest frame marks nothing either."""
+    world = type(masked)(type(masked.encoder), 8, 3)
+
+    def flight(*columns):
+        stack = torch.full((1, 3, 8, 8), 50, dtype=torch.uint8)
+        for frame, column in enumerate(columns):
+            stack[0, frame, 3, column] = 200
+        return stack
+
+    now, before = flight(4, 5, 6), flight(2, 3, 4)  # a stack of three: two steps ago
+    loss = world.prepare(MotionTarget(**PLAIN | {"memory": 2, "decay": 0.5, "newest": True}))
+    batch = world.batch(now, at=lambda k: (before, torch.tensor([True])))
+    mask = batch.output.attention.detach().numpy()
+    target = np.zeros((1, 1, 8, 8))
+    target[0, 0, 3, 6], target[0, 0, 3, 4] = 1, 0.25
+    found = loss(batch, world.encoder)["motion_target"].item()
+    assert found == pytest.approx(cross_entropy(mask, target), rel=1e-5)
+
+
+def test_a_mask_that_is_divided_by_its_maximum_does_not_learn_from_rounding():
+    weights = torch.randn(3, 1, 21, 21, generator=torch.Generator().manual_seed(0))
+    found = []
+    for kind in (torch.float32, torch.float64):
+        raw = weights.to(kind).detach().requires_grad_()
+        mask = torch.nn.functional.softplus(raw)
+        mask = mask / mask.amax(dim=(2, 3), keepdim=True)
+        mask_error(mask, torch.zeros_like(mask), 10.0).backward()
+        found.append(raw.grad.double())
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-6)
 
 
 def test_frames_that_are_not_there_yet_have_not_moved(masked):

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from reprl.components import names, resolve
-from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded
+from reprl.encoders import ConvEncoder, Impala, Nature, NaturePadded, XResNet
 from reprl.encoders.inputs import FAINTEST, Input, change, differences
 from tests.helpers import refuses, space
 
-TRUNKS = [Nature, NaturePadded, Impala]
+TRUNKS = [Nature, NaturePadded, Impala, XResNet]
 CHANNELS = {"frames": 4, "differences": 3, "both": 7}
 
 
@@ -96,7 +96,8 @@ def test_contrast_has_a_finite_slope_where_nothing_is():
 @pytest.mark.parametrize("kind", CHANNELS)
 def test_every_trunk_takes_every_input(encoder, kind):
     model = encoder(space(), input=kind)
-    assert model.cnn[0].in_channels == CHANNELS[kind]
+    first = next(layer for layer in model.cnn.modules() if isinstance(layer, nn.Conv2d))
+    assert first.in_channels == CHANNELS[kind]
     plain = encoder(space())
     assert list(model.state_dict()) == list(plain.state_dict())
     assert model.grid == plain.grid
