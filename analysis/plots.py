@@ -29,6 +29,7 @@ SETTINGS: dict[Any, Any] = {
     "axes.axisbelow": True,
     "text.parse_math": False,  # a method may have a dollar sign in its name
 }
+DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # of the kinds that have one
 
 
 def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -> list[Path]:
@@ -39,17 +40,24 @@ def save_figures(data: dict[str, Any], styles: dict[str, Style], folder: Path) -
         for name, figure in _figures(data, styles):
             for suffix in ("svg", "pdf"):
                 path = folder / f"{name}.{suffix}"
-                dated = {"Date": None} if suffix == "svg" else {"CreationDate": None}
-                with replacing(path) as draft:
-                    figure.savefig(draft, bbox_inches="tight", metadata=dated)
+                _save(figure, path)
                 written.append(path)
     return written
 
 
 def save_figure(draw: Callable[[], Figure], path: Path) -> None:
     """Draw one figure in the report's style and write it as its file's ending says."""
-    with matplotlib.rc_context(SETTINGS), replacing(path) as draft:
-        draw().savefig(draft, bbox_inches="tight", dpi=150, format=path.suffix[1:].lower())
+    with matplotlib.rc_context(SETTINGS):
+        _save(draw(), path, dpi=150)
+
+
+def _save(figure: Figure, path: Path, **settings: Any) -> None:
+    """Write a figure whole, without its date, as the kind that the file's ending says."""
+    kind = path.suffix[1:].lower()
+    with replacing(path) as draft:
+        figure.savefig(
+            draft, bbox_inches="tight", format=kind, metadata=DATES.get(kind), **settings
+        )
 
 
 def _figures(data: dict[str, Any], styles: dict[str, Style]) -> Iterator[tuple[str, Figure]]:

@@ -68,8 +68,8 @@ def rating_table(episodes: pd.DataFrame) -> Table:
     note = (
         "Two agents are compared in the games that they began from the same seed on the same "
         "variant, all variants together; the higher score wins. Bradley and Terry's strengths on "
-        "Elo's scale, mean 1500; intervals from resampled games, so they say nothing of other "
-        "seeds of training. Steps of one run are agents of their own."
+        "Elo's scale, mean 1500; intervals over the seeds that games began from, so they say "
+        "nothing of other seeds of training. Steps of one run are agents of their own."
     )
     if twice.any():
         note += f" {int(twice.sum())} games with another score of the same agent are left out."

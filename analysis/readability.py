@@ -5,6 +5,7 @@ rows of `evaluation/probes.csv` -> **one number a run** -> Student t over runs, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,12 @@ import pandas as pd
 from reprl.analysis.stats import estimate, mean
 
 KEYS = ("method", "variant", "player", "source", "layer", "label")
+# Layers that come after the features, or belong to the value alone, by the names SB3 gives them.
+HEADS = re.compile(
+    r"(action_net|value_net|q_net|critic)$"
+    r"|(q_net\.q_net|quantile_net\.quantile_net|vf_features_extractor)(\.|$)"
+    r"|(actor\.latent_pi|actor\.mu|critic\.qf\d+)(\.|$)"
+)
 MEASURES = ("r2", "error", "correlation", "balanced_accuracy")
 
 
@@ -39,9 +46,14 @@ def over_runs(rows: pd.DataFrame, keys: Sequence[str] = KEYS) -> pd.DataFrame:
 
 
 def features_layer(rows: pd.DataFrame) -> str:
-    """The layer the heads read: the last one of the network that has more units than any head."""
+    """The layer the heads read: the last one of the network that is no head's.
+
+    Where value or critic have an encoder of their own, it is the one that decides the action.
+    """
     own = rows[rows["source"] == "agent"]
     sizes = pd.to_numeric(own.drop_duplicates("layer").set_index("layer")["inputs"])
-    names = [str(name) for name in sizes.index if name not in ("action_net", "value_net", "q_net")]
+    names = [str(name) for name in sizes.index if not HEADS.match(str(name))]
+    acting = [name for name in names if name.startswith("actor.")]
+    names = acting or names
     wide = [name for name in names if np.isfinite(sizes[name]) and sizes[name] > 1]
     return wide[-1] if wide else str(sizes.index[-1])

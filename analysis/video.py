@@ -26,7 +26,6 @@ from reprl.envs.protocol import GameVecEnv, VariantSpec
 from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation.play_loop import PlayLoop
-from reprl.policy import sample_actions
 from reprl.rng import numpy_stream
 from reprl.runs.media import gif
 
@@ -127,7 +126,7 @@ class _Game:
     ) -> None:
         self.agent = agent
         self.deterministic = deterministic
-        network = network_of(agent.model)
+        network = network_of(agent.model, str(agent.settings.get("game", "")))
         method = None if attention == "auto" else attention
         self.view: Attribution | None = None
         if attention != "off":
@@ -142,9 +141,7 @@ class _Game:
         self.env.close()
 
     def step(self) -> None:
-        probs = self.loop.outputs().probs
-        draw = self.stream.random(1)
-        actions = probs.argmax(axis=1) if self.deterministic else sample_actions(probs, draw)
+        actions = self.loop.choose(self.stream.random(1), deterministic=self.deterministic)
         _, dones, infos = self.loop.step(actions)
         reward = float(infos[0]["raw_reward"])
         self.points += reward
@@ -155,12 +152,13 @@ class _Game:
         frame = self.env.frame(0)
         words = f"{self.game:g} points"
         if self.view is not None:
-            self.loop.outputs()  # what it sees now is what it remembers
+            if self.loop.state:
+                self.loop.outputs()  # what it sees now is what it remembers
             cells = look(self.view, self.loop.observations, self.loop.state)
             raw = frame.shape[:2]
             ratio = pixel_maps(self.view, cells, raw) / even_maps(self.view, cells, raw)
             frame = heat(frame, ratio[0])
-            words += f" · {self.view.name}"
+            words += f" · {self.view.words}"
         large = cv2.resize(frame, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_NEAREST)
         height, width = large.shape[0] + HEAD, large.shape[1] + 8
         sheet = Image.new("RGB", (width, height + height % 2), PAPER)

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.coverage` simulates experiments with the variances measured in
 results/methods and writes the tables of the page between its marks. Everything is vectorised over
-experiments: tables (E, R, J) of E experiments, R runs and J games.
+experiments: tables (E, R, J) of E experiments, R runs and J games. Ratings are simulated apart from
+them, from scores (E, S, V, n) of E experiments, S starts, V variants and n agents.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from reprl.analysis.gap import played
 from reprl.analysis.load import collect
 from reprl.analysis.stats import Array, variance_components
 from reprl.disk import write_atomically
+from reprl.evaluation.rating import SCALE, deviance, strengths
 from reprl.naming import is_baseline
 from reprl.rng import numpy_stream
 
@@ -29,6 +31,8 @@ SEEDS = (3, 5, 10, 20)
 MEAN = 10.0  # of the simulated methods, in points
 FAILING = 0.2  # how many runs never learn, where some do not
 FAILED = 1.4  # points of a run that failed
+STARTS = (3, 5, 20, 100)  # of ratings
+DRAWN = 2.5  # points apart, in standard units of a Gumbel's luck, that scores are rounded to
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,113 @@ def of_bootstraps(v: Variances, games: int, experiments: int) -> tuple[list[floa
     return cells, bca
 
 
+@dataclass(frozen=True)
+class Match:
+    """Agents that are rated: what they are called, their log strengths, how their games go."""
+
+    name: str
+    skills: tuple[float, ...]
+    games: str = "independent"
+    variants: int = 1
+
+    @property
+    def apart(self) -> float:
+        """Elo between the best and the worst."""
+        return float(SCALE * np.ptp(self.skills))
+
+    def scores(self, rng: np.random.Generator, experiments: int, starts: int) -> Array:
+        """Scores (E, S, V, n); independent Gumbel luck makes Bradley and Terry's model true."""
+        n = len(self.skills)
+        one = (experiments, starts, 1, n)
+        shape = (experiments, starts, self.variants, n)
+        luck = rng.gumbel(size=one if self.games == "copies" else shape)
+        if self.games == "kin":  # every other agent has most of its luck in common
+            luck = 0.5 * luck + rng.gumbel(size=(*one[:3], 2))[..., np.arange(n) % 2]
+        if self.games == "starts":  # an agent is at home on some starts, on others not
+            luck = luck + rng.gumbel(size=one)
+        found = np.broadcast_to(np.array(self.skills) + luck, shape)
+        return np.asarray(np.round(found / DRAWN) if self.games == "draws" else found)
+
+    def truth(self, starts: int = 100_000) -> Array:
+        """Log strengths (n,) with mean 0: what infinitely many starts would say."""
+        skills = np.array(self.skills)
+        if self.games in ("independent", "copies"):
+            return np.asarray(skills - skills.mean())
+        rng = numpy_stream(0, "coverage", "ratings", "truth")
+        return np.asarray(strengths(wins(self.scores(rng, 1, starts))).best[0])
+
+
+TWO = tuple(Match("two agents", (0.0, apart)) for apart in (0.0, 1.0, 2.0, 4.0))
+MATCHES = (
+    *TWO,
+    Match("two agents, many draws", (0.0, 1.0), "draws"),
+    *(Match("six agents in even steps", tuple(np.linspace(0, d, 6))) for d in (0.0, 2.0, 4.0)),
+    Match("six agents, one ahead of the others", (0.0, 0.0, 0.0, 0.0, 0.0, 4.0)),
+    Match("twelve agents, six ahead of the others", (0.0,) * 6 + (4.0,) * 6),
+    Match("six agents, many draws", tuple(np.linspace(0, 2, 6)), "draws"),
+    Match("twelve agents, many draws", tuple(np.linspace(0, 1, 12)), "draws"),
+    Match("six agents, three of a kind", tuple(np.linspace(0, 2, 6)), "kin"),
+    Match("three agents, five variants alike", (0.0, 1.0, 4.0), "copies", 5),
+    Match("three agents, five variants, starts matter", (0.0, 1.0, 4.0), "starts", 5),
+)
+
+
+def wins(scores: Array) -> Array:
+    """Wins by start (E, S, n, n), row over column, of scores (E, S, V, n)."""
+    own, other = scores[..., :, None], scores[..., None, :]
+    won = (own > other) + 0.5 * (own == other)
+    return np.asarray(won.sum(axis=2) * (1 - np.eye(scores.shape[-1])))
+
+
+def of_ratings(match: Match, experiments: int, at_once: int = 250) -> list[tuple[float, float]]:
+    """How many intervals hold an agent's rating, by starts: the mean and the lowest of agents."""
+    truth, row = match.truth(), []
+    for starts in STARTS:
+        rng = numpy_stream(0, "coverage", "ratings", match.name, starts, round(match.apart))
+        held = []
+        for begun in range(0, experiments, at_once):
+            drawn = match.scores(rng, min(at_once, experiments - begun), starts)
+            found = strengths(wins(drawn))
+            held.append(deviance(found, truth) <= found.limit)
+        share = np.concatenate(held).mean(axis=0)
+        row.append((float(share.mean()), float(share.min())))
+    return row
+
+
+def of_resampled_games(match: Match, experiments: int, draws: int = 200) -> list[float]:
+    """The percentile bootstrap over games of two agents without draws, which each win or lose."""
+    (worse, better), row = match.skills, []
+    for starts in STARTS:
+        rng = numpy_stream(0, "coverage", "ratings", "resampled", starts, round(match.apart))
+        won = rng.binomial(starts, 1 / (1 + np.exp(worse - better)), (experiments, 1))
+        again = rng.binomial(starts, won / starts, (experiments, draws))
+        drawn = np.log((again + 0.25) / (starts - again + 0.25))  # each has a quarter of a win more
+        low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
+        row.append(coverage((low, high), better - worse))
+    return row
+
+
+def rating_table(experiments: int = 2_000) -> str:
+    """The page's table of ratings, in Markdown."""
+    lines = [
+        f"{experiments:,} experiments a cell: the mean over agents and, in brackets, the agent "
+        "covered least.",
+        "",
+        "| 95 % interval of a rating covers, % | Elo between best and worst | "
+        + " | ".join(f"{n} starts" for n in STARTS)
+        + " |",
+        "|---|---:|" + "---:|" * len(STARTS),
+    ]
+    for match in MATCHES:
+        row = of_ratings(match, experiments)
+        cells = " | ".join(f"{100 * mean:.0f} ({100 * least:.0f})" for mean, least in row)
+        lines.append(f"| {match.name} | {match.apart:.0f} | {cells} |")
+    for match in TWO:
+        row = _row(of_resampled_games(match, experiments))
+        lines.append(f"| percentile bootstrap over games, two agents | {match.apart:.0f} | {row} |")
+    return "\n".join(lines) + "\n"
+
+
 def tables(experiments: int = 20_000, games: int = 20, quick: int = 1_000) -> str:
     """The page's tables, in Markdown."""
     components = measured()
@@ -240,9 +351,10 @@ def replaced(page: str, made: str, begin: str = "coverage", end: str = "end") ->
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    made = tables()
-    write_atomically(PAGE, replaced(PAGE.read_text(), made))
-    print(made)
+    made, ratings = tables(), rating_table()
+    page = replaced(PAGE.read_text(), made)
+    write_atomically(PAGE, replaced(page, ratings, "ratings", "end ratings"))
+    print(made, ratings, sep="\n")
 
 
 if __name__ == "__main__":

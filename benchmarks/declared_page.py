@@ -32,6 +32,7 @@ EXPLORED: dict[str, str | None] = {
     "imitation_robust": None,
     "imitation_object": None,
     "imitation_objects": "imitation-nature_objects",
+    "imitation_joined": "imitation-nature-motion-top_k",
     "imitation_parts": None,
 }
 PICTURE = ROOT / "docs" / "images" / "declared.png"
@@ -47,7 +48,7 @@ FRAMES, SLOW, ADAPTIVE, CHANGE, UNTAUGHT, TAUGHT, MOTION, DRAC, CONTRASTIVE = (
     "imitation-nature-drac-gray_boxes",
     "imitation-nature-contrastive",
 )
-DRAWN, NEWEST, OBJECTS = (name for name in EXPLORED.values() if name)
+DRAWN, NEWEST, OBJECTS, JOINED = (name for name in EXPLORED.values() if name)
 ROBUST, BY_TRUTH = (
     "imitation-nature_adaptive-boxes_speckle",
     "imitation-nature-top_k-object_target-boxes_lines",
@@ -68,6 +69,7 @@ METHODS = {  # what their agents see
     NEWEST: "frames, mask taught where things are",
     DRAWN: "frames, boxes and lines",
     MOTION: "frames, motion's mask",
+    JOINED: "frames, motion's mask, hard",
     DRAC: "frames, DrAC on boxes",
     CONTRASTIVE: "frames, contrastive",
     ROBUST: "adaptive background, boxes and speckle",

@@ -50,10 +50,10 @@ def coinrun_against(method: str, other: str, variant: str) -> Difference:
     return difference(first, second)
 
 
-def coinrun_clipped(method: str) -> float:
-    """The share of actions that the updates of the log's first row clipped, mean of the seeds."""
+def coinrun_clipped(method: str) -> list[float]:
+    """The share of actions that the updates of the log's first row clipped, of each seed."""
     curves = [pd.read_csv(f / "metrics.csv")["train/clip_fraction"] for f in coinrun(method)]
-    return float(np.mean([curve.dropna().iloc[0] for curve in curves]))
+    return [float(curve.dropna().iloc[0]) for curve in curves]
 
 
 def _by_seed(rows: pd.DataFrame) -> str:
@@ -133,6 +133,7 @@ def by_chance(task: str, variant: str) -> float:
         if variant not in set(games["variant"]):
             variant = CLEAN  # who plays at random does not look
     else:
+        task = task.removesuffix(" without velocities")  # nor for velocities
         beside = [name for name, (other, _) in ALGORITHMS.items() if other == task]
         files = [f for n in beside for f in PLACE.glob(f"{n}*/baselines/evaluation/episodes.csv")]
         games = pd.concat(map(pd.read_csv, sorted(files)))

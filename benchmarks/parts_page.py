@@ -39,6 +39,7 @@ PARTS = {  # what is added -> the methods, in the columns' order; None where it 
         "ppo-nature-motion",
         None,
     ),
+    "a mask of motion alone, hard and shut": (_d.JOINED, None, None, None),
     "a mask that is taught by motion (by imitation on pictures with boxes and lines)": (
         _d.TAUGHT,
         _d.ON_CHANGE[_d.TAUGHT],

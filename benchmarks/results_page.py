@@ -464,16 +464,20 @@ def _algorithms() -> list[str]:
     """What the page of algorithms says of PPG and IDAAC in CoinRun and of curiosity in Pitfall."""
     found = games_page.explored("pitfall").set_index("method")
     scenes = found["rooms"]
-    ppg, idaac, drac = "procgen_ppg", "procgen_idaac", "procgen_drac"
-    clipped = {m: games_page.coinrun_clipped(m) for m in (f"{ppg}_sb3", f"{idaac}_sb3", ppg, idaac)}
+    ppg, idaac, drac = "procgen_ppg", "procgen_idaac", "procgen_drac_xavier"
+    clipped = [
+        float(np.mean(games_page.coinrun_clipped(m)))
+        for m in (f"{ppg}_sb3", f"{idaac}_sb3", ppg, idaac)
+    ]
+    others = [*games_page.coinrun_clipped("procgen"), *games_page.coinrun_clipped("procgen_drac")]
     unseen = {m: games_page.coinrun_against(m, drac, "unseen") for m in (ppg, idaac)}
-    large, small = (
-        " and ".join(f"{x:.2f}" for x in pair) for pair in np.array_split(list(clipped.values()), 2)
-    )
+    (seeds,) = {len(games_page.coinrun(m)) for m in (ppg, idaac, drac)}
+    large, small = (" and ".join(f"{x:.2f}" for x in pair) for pair in (clipped[:2], clipped[2:]))
     return [
-        f"the first update clips {large} of PPG's and IDAAC's actions, with Xavier's {small}",
-        f"On levels they never saw PPG differs from DrAC by {_gap(unseen[ppg])} points, IDAAC by "
-        f"{_gap(unseen[idaac])}",
+        f"Their first two updates clip {large} of the actions, with Xavier's weights {small}",
+        f"PPO and DrAC with SB3's weights clip up to {max(others):.2f} there, and learn",
+        "On levels they never saw PPG differs from DrAC with the same weights by "
+        f"{_gap(unseen[ppg])} points, IDAAC by {_gap(unseen[idaac])} ({_WORDS[seeds]} seeds each",
         f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
         f"{found['steps'].max():,} steps, one seed)",
     ]

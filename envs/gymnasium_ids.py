@@ -90,6 +90,8 @@ def make_single(name: str) -> gymnasium.Env[Any, Any]:
 @cache
 def spaces_of(name: str) -> tuple[Space, Space]:
     """Observations as a network sees them, and actions; what cannot be learned from is refused."""
+    from reprl.envs.observation import FrameStack  # which asks here
+
     env = make_single(name)
     try:
         seen, actions = env.observation_space, env.action_space
@@ -104,7 +106,9 @@ def spaces_of(name: str) -> tuple[Space, Space]:
             )
     if is_picture(seen):
         height, width, channels = seen.shape or ()
-        seen = spaces.Box(0, 255, (channels, height, width), np.uint8)
+        shape = channels, height, width
+        # colours are one frame, and no stack of gray ones
+        seen = FrameStack(shape, channels) if channels > 1 else spaces.Box(0, 255, shape, np.uint8)
     return seen, actions
 
 

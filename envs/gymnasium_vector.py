@@ -76,12 +76,15 @@ class GymnasiumSource:
 
     def shown(self, observation: Any) -> np.ndarray:
         array = np.asarray(observation)
-        return array.transpose(2, 0, 1) if self._pictures else array
+        if not self._pictures or array.shape == self.observation_space.shape:
+            return array  # numbers, or channels that come first as they are
+        return array.transpose(2, 0, 1)
 
     def screen(self, shown: np.ndarray) -> np.ndarray:
         if not self._pictures:
             raise UserError(f"{self.name} shows numbers and no pictures: it cannot be filmed.")
-        colours = shown.transpose(1, 2, 0)[..., :3]
+        newest = shown[-frame_channels(self.observation_space) :]
+        colours = newest.transpose(1, 2, 0)[..., :3]
         return np.repeat(colours, 3, axis=2) if colours.shape[2] == 1 else colours.copy()
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from reprl.encoders.base import Encoder, as_images
 from reprl.errors import UserError
+from reprl.policy import player_of
 from reprl.rng import numpy_stream, stream_seed, torch_stream
 
 TARGETS = 8  # random numbers that each picture is to be told by
@@ -38,7 +39,7 @@ class Plasticity:
 
 def measure(model: Any, observations: np.ndarray, *, steps: int, seed: int) -> Plasticity:
     """Fit a model's encoder and a fresh one to random targets; the model itself stays as it is."""
-    encoder, specs = model.policy.features_extractor, getattr(model, "specs", None)
+    encoder, specs = getattr(player_of(model), "extractor", None), getattr(model, "specs", None)
     if not isinstance(encoder, Encoder) or specs is None or specs.encoder is None:
         raise UserError("plasticity is measured of an encoder of reprl, and this agent has none.")
     fresh = fresh_encoder(model, seed)

@@ -24,6 +24,7 @@ from reprl.transfer import on_device
 # all forward passes of play have this size, so an action does not depend on who else is playing.
 FORWARD_BATCH = 16
 DIVERGED = "the policy's action probabilities are no numbers: this agent diverged."
+NUMBERS = "this agent has continuous actions, and this needs the probabilities of discrete ones."
 MEMORY = (
     "this policy has a memory, so that features alone decide nothing: an auxiliary loss asks "
     "batch.heads(features), which goes through the memory."
@@ -322,7 +323,7 @@ State = tuple[Tensor, ...]  # what an agent carries from step to step, rows firs
 class Step(NamedTuple):
     """What a network says of one padded batch."""
 
-    probs: Tensor  # (B, A)
+    probs: Tensor  # (B, A); (B, 0) of continuous actions
     values: Tensor  # (B,)
     features: Tensor  # (B, F)
     attention: Tensor | None  # (B, K, h, w)
@@ -380,6 +381,11 @@ class PolicyPlayer:
         shared = policy.share_features_extractor
         return policy.features_extractor if shared else policy.pi_features_extractor
 
+    @property
+    def judge(self) -> nn.Module:
+        """What turns images into the features that the score of an action is read from."""
+        return self.extractor
+
     def initial_state(self, n: int) -> State:
         return ()
 
@@ -402,11 +408,25 @@ class PolicyPlayer:
         attention = None if output.encoding is None else output.encoding.attention
         return Step(probs, output.values, output.features, attention), state
 
-    @torch.no_grad()
     def outputs(
         self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None
     ) -> tuple[Outputs, State]:
         """Padded batches of one size; probabilities that are no numbers are refused."""
+        found, state = self._passes(observations, state, starts)
+        # Once anything was compiled in this process, torch.distributions lets NaN pass.
+        if not np.isfinite(found.probs).all():
+            raise UserError(DIVERGED)
+        return found, state
+
+    def read(self, observations: np.ndarray, state: State = ()) -> tuple[np.ndarray, np.ndarray]:
+        """Values (n,) and features (n, F) alone, which agents with continuous actions have too."""
+        found, _ = self._passes(observations, state, None)
+        return found.values, found.features
+
+    @torch.no_grad()
+    def _passes(
+        self, observations: np.ndarray, state: State, starts: np.ndarray | None
+    ) -> tuple[Outputs, State]:
         n, policy = len(observations), self.policy
         if starts is not None:
             state = restarted(self, state, starts)
@@ -428,9 +448,6 @@ class PolicyPlayer:
             for parts in zip(*steps, strict=True)
         ]
         found = Outputs(arrays[0].astype(np.float64), *arrays[1:])
-        # Once anything was compiled in this process, torch.distributions lets NaN pass.
-        if not np.isfinite(found.probs).all():
-            raise UserError(DIVERGED)
         return found, tuple(torch.cat(parts)[:n] for parts in zip(*states, strict=True))
 
 
@@ -523,11 +540,11 @@ class QuantilePlayer(GreedyPlayer):
 class ContinuousPlayer(PolicyPlayer):
     """SB3's actors with continuous actions as a player: it says what it does.
 
-    What compares probabilities of actions (twins, attention, probes) asks for `outputs`, and is
-    refused in one sentence.
+    What compares probabilities of actions (twins, faithfulness) asks for `outputs`, and is refused
+    in one sentence.
     """
 
-    explains: ClassVar[str] = "actions"
+    explains: ClassVar[str] = "first critic's values of the action it prefers"
 
     @property
     def network(self) -> nn.Module:
@@ -539,12 +556,42 @@ class ContinuousPlayer(PolicyPlayer):
         lent: nn.Module = getattr(own, "lent", own)  # the critic's, where they share one
         return lent
 
+    @property
+    def judge(self) -> nn.Module:
+        return self.policy.critic.features_extractor  # type: ignore[no-any-return]
+
+    def preferences(self, images: Tensor, state: State) -> Tensor:
+        """The action it prefers (B, width), each number from -1 to 1; with gradient."""
+        return self._preferred(self.extractor(images))
+
+    def worth(self, images: Tensor, actions: Tensor) -> Tensor:
+        """The first critic's values (B,) of actions (B, width) from -1 to 1; with gradient."""
+        return self._worth(self.judge(images), actions)
+
+    def _preferred(self, features: Tensor) -> Tensor:
+        actor = self.policy.actor
+        if not hasattr(actor, "latent_pi"):  # TD3's and DDPG's
+            return actor.mu(features)  # type: ignore[no-any-return]
+        return torch.tanh(actor.mu(actor.latent_pi(features)))
+
+    def _worth(self, features: Tensor, actions: Tensor) -> Tensor:
+        # critic.q1_forward would encode without a gradient
+        known = torch.cat([features, actions], dim=1)
+        return self.policy.critic.q_networks[0](known).flatten()  # type: ignore[no-any-return]
+
+    def forward(self, observations: Tensor, state: State) -> tuple[Step, State]:
+        """The actor's features and mask; the value is the first critic's of what it prefers."""
+        inputs, judge = as_input(self.policy, observations), self.judge
+        features, encoding = encoded(self.extractor, inputs)
+        read = features if judge is self.extractor else judge(inputs)
+        values = self._worth(read, self._preferred(features))
+        attention = None if encoding is None else encoding.attention
+        return Step(features.new_zeros(len(features), 0), values, features, attention), state
+
     def outputs(
         self, observations: np.ndarray, state: State = (), starts: np.ndarray | None = None
     ) -> tuple[Outputs, State]:
-        raise UserError(
-            "this agent has continuous actions, and this needs the probabilities of discrete ones."
-        )
+        raise UserError(NUMBERS)
 
     @torch.no_grad()
     def actions(

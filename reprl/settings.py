@@ -542,6 +542,19 @@ def check_hard(spec: Any) -> None:
             )
 
 
+def check_noise_goal(goal: Any, noise: Any) -> None:
+    """Refuse a goal of noise that is not there, or that would grow as the goal nears."""
+    if goal is None:
+        return
+    if noise in (None, "none"):
+        raise UserError(f"algo.noise_goal={list(goal)} needs noise: algo.noise=normal or ou.")
+    if goal[0] >= goal[1]:
+        raise UserError(
+            f"algo.noise_goal={list(goal)} must be two scores, the lower one first: where the "
+            "noise is whole, and where the goal is reached."
+        )
+
+
 def settings_of(group: str, target: Any) -> Settings:
     """The settings of ours in a group's spec, by the `_target_` it names."""
     words = re.split(r"[.:]", str(target or ""))

@@ -29,13 +29,14 @@ def glimpse(
     """`video/`, `attention/` and, of a mask, `mask/values/` of each variant."""
     found: dict[str, Medium] = {}
     with isolated():
-        settings, network = env_settings(model), network_of(model)
+        settings = env_settings(model)
+        network = network_of(model, str(settings.get("game", "")))
         for variant in variants:
             view = make_view(network, None)
             recording = collect(view, variant, steps=steps, seed=seed, n_envs=1, settings=settings)
             name = recording.variant
             found[f"video/{name}"] = LoggedFilm(heated(recording), FPS / view.every)
-            title = f"{view.name} on {name} at step {model.num_timesteps:,}"
+            title = f"{view.words} on {name} at step {model.num_timesteps:,}"
             found[f"attention/{name}"] = LoggedPicture(contact_sheet(recording, title, count=2))
             if isinstance(view, MaskView):
                 values = recording.cells.flatten().cpu().numpy()

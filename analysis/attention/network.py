@@ -11,16 +11,21 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.gymnasium_ids import spaces_of
 from reprl.envs.observation import frame_channels
 from reprl.errors import UserError
 from reprl.policy import ContinuousPlayer, Outputs, PolicyPlayer, State, image_scale, player_of
 
 
 class Network(nn.Module):
-    """Images (B, C, H, W) in [0, 1] and the state -> scores of the actions (B, A), as logits."""
+    """Images (B, C, H, W) in [0, 1] and the state -> scores of the actions (B, A), as logits.
+
+    Of an agent with continuous actions: the action it prefers (B, width), from -1 to 1.
+    """
 
     channels: int = 1  # of the newest frame, which maps are of
-    continuous: bool = False  # it acts with numbers: its mask can be drawn, no action be explained
+    continuous: bool = False  # it acts with numbers, which have no logits
 
     def __init__(self, player: PolicyPlayer) -> None:
         super().__init__()
@@ -42,6 +47,11 @@ class Network(nn.Module):
         return self.player.extractor
 
     @property
+    def judge(self) -> nn.Module:
+        """What `worth` reads; the critic's own where the actor has another one."""
+        return self.player.judge
+
+    @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
@@ -51,6 +61,25 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor, *state: Tensor) -> Tensor:
         return self.player.preferences(images, state)
+
+    @torch.no_grad()
+    def best(self, images: Tensor, *state: Tensor) -> Tensor:
+        """The action with the largest score, (B,); of continuous ones the preferred, (B, width)."""
+        said: Tensor = self(images, *state)
+        return said if self.continuous else said.argmax(dim=1)
+
+    def worth(self, images: Tensor, actions: Tensor, *state: Tensor) -> Tensor:
+        """Scores (B,) of one action each; of continuous ones the first critic's value."""
+        if self.continuous:
+            assert isinstance(self.player, ContinuousPlayer)
+            return self.player.worth(images, actions)
+        scores: Tensor = self(images, *state)
+        return scores.gather(1, actions[:, None]).squeeze(1)
+
+    def response(self, images: Tensor, *state: Tensor) -> Tensor:
+        """What the policy makes of images, to be compared: centred logits, or the action itself."""
+        said: Tensor = self(images, *state)
+        return said if self.continuous else centred(said)
 
     def initial_state(self, n: int) -> State:
         """What the agent carries into n games that begin."""
@@ -63,8 +92,11 @@ class Network(nn.Module):
         return self.player.outputs(observations, state, starts)
 
 
-def network_of(model: object) -> Network:
-    """The network of an SB3 or reprl model, in evaluation mode and without gradients to keep."""
+def network_of(model: object, game: str = "") -> Network:
+    """The network of an SB3 or reprl model, in evaluation mode and without gradients to keep.
+
+    `game` says what older checkpoints do not: where a picture in colour is one frame.
+    """
     name = type(model).__name__
     if getattr(model, "policy", None) is None:
         raise UserError(f"attention maps need a trained agent, and {name} has no policy.")
@@ -75,7 +107,10 @@ def network_of(model: object) -> Network:
             "reprl.policy.PolicyPlayer."
         )
     player.policy.set_training_mode(False)
-    return Network(player)
+    network = Network(player)
+    if game.startswith(GYMNASIUM):
+        network.channels = frame_channels(spaces_of(game)[0])
+    return network
 
 
 def centred(logits: Tensor) -> Tensor:

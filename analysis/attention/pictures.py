@@ -97,11 +97,11 @@ def moments(recording: Recording, which: np.ndarray) -> Iterator[DrawnLook]:
             twin = recording.clean_frames[m]
             pictures += [
                 ("the clean game", panel(twin, None, objects)),
-                (f"{view.name} on it", panel(heat(twin, clean_maps[i]), twin, objects)),
+                (f"{view.words} on it", panel(heat(twin, clean_maps[i]), twin, objects)),
             ]
         pictures += [
             (recording.variant, panel(frame, None, objects)),
-            (f"{view.name} on {recording.variant}", panel(heat(frame, maps[i]), frame, objects)),
+            (f"{view.words} on {recording.variant}", panel(heat(frame, maps[i]), frame, objects)),
             ("what it leaves", panel(masked, None, objects)),
         ]
         caption = _caption(recording, m, index)

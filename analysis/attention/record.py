@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from reprl.analysis.attention.views import Attribution, look, pixel_maps
@@ -25,7 +26,7 @@ from reprl.envs.vector import make_vec_env
 from reprl.errors import UserError
 from reprl.evaluation.play_loop import PlayLoop
 from reprl.evaluation.variants import label
-from reprl.policy import ContinuousPlayer, State, sample_actions
+from reprl.policy import State
 from reprl.rng import numpy_stream
 
 LIFE_GAP = 100  # added to the clock at a lost life, so that no lag is sought across it
@@ -170,7 +171,7 @@ def _play(
     rounds: int,
 ) -> _Log:
     log = _Log()
-    n, agent = env.num_envs, view.network.player
+    n = env.num_envs
     truth, facts = env.game.has_truth, env.game.facts
     # The agent's own actions have a stream of their own. Each view of a game has its own state.
     stream = numpy_stream(seed, "attention", "actions")
@@ -182,7 +183,7 @@ def _play(
     for step in range(rounds):
         if step % view.every == 0:
             log.add(observations=loop.observations, state=loop.state)
-            if not isinstance(agent, ContinuousPlayer):
+            if not view.network.continuous:
                 outputs = loop.outputs()
                 log.add(probs=outputs.probs, values=outputs.values)
             log.add(blocks=np.arange(n) + n * game, times=clock.copy())
@@ -195,11 +196,8 @@ def _play(
                     same = same and facts(here.console) == facts(there.console)
                 log.add(clean_frames=twin.frame(0), same=same)
                 log.add(clean_observations=clean.observations, clean_state=clean.state)
-        if player is None and isinstance(agent, ContinuousPlayer):
-            drawn = stream.random(n)
-            actions = agent.actions(loop.observations, drawn, deterministic=False)
-        elif player is None:
-            actions = sample_actions(loop.outputs().probs, stream.random(n))
+        if player is None:
+            actions = loop.choose(stream.random(n))
         else:
             actions = player(env, loop.observations)
         _, dones, infos = loop.step(actions)
@@ -216,10 +214,13 @@ def _play(
 
 
 def uniform(seed: int) -> Behaviour:
-    """Random play."""
+    """Random play; continuous actions are drawn evenly from their box."""
     stream = numpy_stream(seed, "attention", "actions")
 
     def random(env: GameVecEnv, observations: np.ndarray) -> np.ndarray:
+        if isinstance(box := env.action_space, spaces.Box):
+            drawn = stream.random((len(observations), *box.shape))
+            return (box.low + drawn * (box.high - box.low)).astype(np.float32)
         return stream.integers(len(env.action_meanings), size=len(observations))
 
     return random

@@ -196,7 +196,8 @@ def write(
     if found.scores is not None:
         picture = place / f"{name}_over_training.svg"
         write_trend(place / "scores.csv", found.variant, picture, found.recording.game.classes)
-    title = f"{identity['method']} · {found.variant} · {columns['view']} · step {columns['step']}"
+    view = found.recording.view.words
+    title = f"{identity['method']} · {found.variant} · {view} · step {columns['step']}"
     if found.recording.player != "agent":
         title += f" · {found.recording.player} plays"
     write_picture(contact_sheet(found.recording, title), place / f"{name}.png")

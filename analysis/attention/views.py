@@ -17,7 +17,7 @@ from captum.attr import IntegratedGradients, Saliency
 from torch import Tensor, nn
 from torch.nn import functional
 
-from reprl.analysis.attention.network import Network, centred
+from reprl.analysis.attention.network import Network
 from reprl.encoders.base import Encoder
 from reprl.encoders.geometry import ReceptiveFields, gaussians, grid, separable
 from reprl.errors import UserError
@@ -30,10 +30,17 @@ class Attribution:
     """Where a network looks in a batch of images; subclasses say how to find out."""
 
     name: str
+    numbers = "the critic's value"  # what it explains of an agent with continuous actions
     every = 1  # look at each n-th step only, where looking is slow
 
     def __init__(self, network: Network) -> None:
         self.network = network
+
+    @property
+    def words(self) -> str:
+        """What pictures call it: of continuous actions its name does not say what it explains."""
+        explained = self.numbers if self.network.continuous else ""
+        return f"{self.name} of {explained}" if explained else self.name
 
     def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         """Attention of each image (B, 1, h, w), not negative, at the view's own resolution.
@@ -63,6 +70,7 @@ class MaskView(Attribution):
     """The attention mask the agent itself multiplies by."""
 
     name = "mask"
+    numbers = ""  # it explains nothing: it is what the agent does
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
@@ -99,19 +107,19 @@ class MaskView(Attribution):
 
 
 class Gradient(Attribution):
-    """|d logit of the best action / d pixel|."""
+    """|d logit of the best action / d pixel|, or of the critic's value of the preferred one."""
 
     name = "gradient"
 
     def cells(self, images: Tensor, *state: Tensor) -> Tensor:
-        found = self._attribute(images, best_action(self.network, images, *state), state or None)
+        found = self._attribute(images, self.network.best(images, *state), state)
         newest = found.detach()[:, -self.network.channels :]
         return newest.abs().amax(dim=1, keepdim=True)  # (B, 1, H, W)
 
-    def _attribute(self, images: Tensor, action: Tensor, state: State | None) -> Tensor:
+    def _attribute(self, images: Tensor, action: Tensor, state: State) -> Tensor:
         inputs = images.detach().clone().requires_grad_()
-        method = Saliency(self.network)
-        result: Tensor = method.attribute(inputs, target=action, additional_forward_args=state)
+        method = Saliency(self.network.worth)
+        result: Tensor = method.attribute(inputs, additional_forward_args=(action, *state))
         return result
 
 
@@ -121,12 +129,11 @@ class Integrated(Gradient):
     name = "integrated"
     steps = 16
 
-    def _attribute(self, images: Tensor, action: Tensor, state: State | None) -> Tensor:
-        method = IntegratedGradients(self.network)
+    def _attribute(self, images: Tensor, action: Tensor, state: State) -> Tensor:
+        method = IntegratedGradients(self.network.worth)
         result: Tensor = method.attribute(
             images,
-            target=action,
-            additional_forward_args=state,
+            additional_forward_args=(action, *state),
             n_steps=self.steps,
             internal_batch_size=256,
         )
@@ -137,10 +144,11 @@ class Perturbation(Attribution):
     """Blur a spot and see how much the policy changes: 0.5 ||pi(I) - pi(I')||^2 (Greydanus 2018).
 
     pi are the logits, without the offset that a softmax ignores: probabilities of a policy that
-    is certain hardly move.
+    is certain hardly move. Of continuous actions pi is the action it prefers.
     """
 
     name = "perturbation"
+    numbers = "the action"
     every = LOOKS_EVERY[name]
     blur = 3.0  # sigma of what replaces a spot
     spot = 5.0  # sigma of the spot itself
@@ -162,15 +170,15 @@ class Perturbation(Attribution):
     @torch.no_grad()
     def cells(self, images: Tensor, *state: Tensor) -> Tensor:
         spots = self.spots.to(images.device).unsqueeze(1)  # (M, 1, H, W)
-        before = centred(self.network(images, *state))
+        before = self.network.response(images, *state)
         blurred = blur(images, self.blur)
         scores = []
-        for row, (image, smooth, logits) in enumerate(zip(images, blurred, before, strict=True)):
+        for row, (image, smooth, said) in enumerate(zip(images, blurred, before, strict=True)):
             parts = []
             for some in spots.split(128):
                 past = (part[row : row + 1].expand(len(some), *part.shape[1:]) for part in state)
-                parts.append(centred(self.network(image * (1 - some) + smooth * some, *past)))
-            scores.append(0.5 * (torch.cat(parts) - logits).square().sum(dim=1))  # (M,)
+                parts.append(self.network.response(image * (1 - some) + smooth * some, *past))
+            scores.append(0.5 * (torch.cat(parts) - said).square().sum(dim=1))  # (M,)
         return torch.stack(scores).view(len(images), 1, *self.grid)
 
 
@@ -189,16 +197,15 @@ class GradCam(Attribution):
         def keep(_: nn.Module, __: Any, output: Tensor) -> None:
             kept.append(output)
 
-        action = best_action(self.network, images, *state)
+        action = self.network.best(images, *state)
         handle = self.layer.register_forward_hook(keep)
         try:
             # Frozen or not, the map needs a gradient: the images carry it there.
-            logits = self.network(images.detach().clone().requires_grad_(), *state)
+            worth = self.network.worth(images.detach().clone().requires_grad_(), action, *state)
         finally:
             handle.remove()
         feature_map = kept[-1]  # an encoder that masks its image may look twice
-        chosen = logits.gather(1, action[:, None]).sum()
-        (slope,) = torch.autograd.grad(chosen, feature_map)
+        (slope,) = torch.autograd.grad(worth.sum(), feature_map)
         weights = slope.mean(dim=(2, 3), keepdim=True)
         return (weights * feature_map).sum(dim=1, keepdim=True).relu().detach()
 
@@ -214,26 +221,20 @@ class GradCam(Attribution):
         return self.project(single, size)[:, 0].numpy()
 
 
-@torch.no_grad()
-def best_action(network: Network, images: Tensor, *state: Tensor) -> Tensor:
-    """The action with the largest logit, (B,)."""
-    return network(images, *state).argmax(dim=1)
-
-
 def last_map(network: Network) -> tuple[nn.Module, ReceptiveFields]:
     """The trunk's last layer that still has places, and where its cells are."""
-    trunk = getattr(network.extractor, "cnn", None)
+    trunk = getattr(network.judge, "cnn", None)
     if not isinstance(trunk, nn.Sequential):
         raise UserError(
             f"method=gradcam needs an encoder with a convolutional trunk named cnn, "
-            f"{type(network.extractor).__name__} has none."
+            f"{type(network.judge).__name__} has none."
         )
-    if isinstance(network.extractor, Encoder):
+    if isinstance(network.judge, Encoder):
         layers = list(trunk)
     else:  # SB3's NatureCNN flattens inside its trunk
         flat = [i for i, layer in enumerate(trunk) if isinstance(layer, nn.Flatten)]
         layers = list(trunk)[: flat[0]] if flat else list(trunk)
-    name = type(network.extractor).__name__
+    name = type(network.judge).__name__
     return layers[-1], grid(nn.Sequential(*layers), network.shape[1:], name)
 
 
@@ -258,12 +259,6 @@ def make_view(network: Network, method: str | None = None) -> Attribution:
     if method is None:
         method = "mask" if has_mask(network) else "gradient"
     kinds: list[type[Attribution]] = [MaskView, Gradient, Integrated, Perturbation, GradCam]
-    if network.continuous and method != "mask":
-        raise UserError(
-            f"method={method} explains the score of a discrete action, and this agent acts with "
-            "numbers: of such agents the mask alone is drawn"
-            + (" (method=mask)." if has_mask(network) else ", and this one has none.")
-        )
     found = dict(zip(ATTRIBUTIONS, kinds, strict=True))
     return found[choice("method", method, ATTRIBUTIONS)](network)
 
@@ -277,8 +272,17 @@ def limits(view: Attribution, method: str | None) -> list[str]:
             f"this agent has no attention mask: its {view.name} is shown (method= also takes "
             f"{others})."
         )
-    if (explained := view.network.player.explains) != "logits" and view.name != "mask":
-        found.append(f"this agent has no action logits: its {explained} are explained instead.")
+    network = view.network
+    if (explained := network.player.explains) == "logits" or view.name == "mask":
+        return found
+    if network.continuous and view.name == "perturbation":
+        explained = "preferred actions"
+    elif network.judge is not network.extractor:
+        found.append(
+            "the critic has an encoder of its own: this is where the critic looks, and "
+            "method=perturbation shows what moves the actor."
+        )
+    found.append(f"this agent has no action logits: its {explained} are explained instead.")
     return found
 
 

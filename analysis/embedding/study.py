@@ -76,15 +76,15 @@ def embed(
     perplexity = float(check("perplexity", perplexity))
     choice("method", method, METHODS)
     choice("player", player, PLAYERS)
-    who = subject(agent, labels, settings, "an embedding")
+    who = subject(agent, labels, settings, "an embedding", numbers=True)
     chosen, problems = comparable(expand(variants, (), who.game))
     moments = who.moments(
         chosen, frames=frames, games=range(games), every=every, seed=seed, player=player
     )
     views = [CLEAN, *map(label, chosen)]
     everything = np.arange(len(moments.games))
-    outputs = [who.watcher.outputs(*moments.rows(view, everything))[0] for view in views]
-    features = np.stack([o.features for o in outputs])  # (V, n, F)
+    said = [who.watcher.read(*moments.rows(view, everything)) for view in views]
+    features = np.stack([features for _, features in said])  # (V, n, F)
     flat = features.reshape(-1, features.shape[-1])
     points, explained = projected(flat, method, seed=seed, perplexity=perplexity)
     same = moments.games[:, None] == moments.games
@@ -96,7 +96,7 @@ def embed(
         views=views,
         points=points.reshape(len(views), -1, 2),
         explained=explained,
-        values=np.stack([o.values for o in outputs]),
+        values=np.stack([values for values, _ in said]),
         tracked=tracked,
         places=_places(moments, tracked),
         games=moments.games,

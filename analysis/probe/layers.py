@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from reprl import rng
 from reprl.encoders.initialisation import RELU_GAIN
 from reprl.errors import UserError
-from reprl.policy import PolicyPlayer, State, player_of
+from reprl.policy import ContinuousPlayer, PolicyPlayer, State, player_of
 
 MOST_INPUTS = 16_384  # of a map; a larger one is shrunk by means of 2x2, 3x3, ... cells
 BATCH = 32
@@ -45,7 +45,10 @@ def untrained(player: PolicyPlayer, seed: int) -> PolicyPlayer:
     """The same network with first weights drawn anew, as SB3 draws them."""
     # after training SB3's policy holds its last distribution, with a graph that cannot be copied
     empty = np.zeros((1, *player.policy.observation_space.shape), np.uint8)
-    player.outputs(empty, player.initial_state(1))
+    if isinstance(player, ContinuousPlayer):
+        player.policy.predict(empty, deterministic=True)
+    else:
+        player.outputs(empty, player.initial_state(1))
     fresh = copy.deepcopy(player)
     # torch draws orthogonal weights only into memory of the usual layout
     fresh.policy.to(memory_format=torch.contiguous_format)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from reprl.envs import Variant, make_vec_env
 from reprl.envs.defaults import CLEAN
@@ -49,10 +50,16 @@ class Moments:
 def behaviour(model: Any, name: str, env: GameVecEnv, seed: int) -> Agent:
     """Who chooses the actions; everybody plays on the clean picture."""
     if name == "random":
-        return RandomAgent(len(env.action_meanings))
+        box = env.action_space if isinstance(env.action_space, spaces.Box) else None
+        return RandomAgent(len(env.action_meanings), box=box)
     if name == "scripted":
         if env.game.scripted is None:
             raise UserError(no_script("player=scripted", env.settings.game))
+        if isinstance(env.action_space, spaces.Box):
+            raise UserError(
+                "player=scripted chooses among discrete actions, and this agent plays with "
+                "continuous ones: choose player=agent or random."
+            )
         return ScriptedPlayer(env.game.scripted(seed=seed))
     samples = hasattr(model, "player") or hasattr(model.policy, "get_distribution")
     return ModelAgent(model, deterministic=not samples)
@@ -136,7 +143,7 @@ def _play(
         actions = agent.act(observations[::n], lambda: env.objects()[::n], draws, tasks)
         if state:
             state = watcher.outputs(observations, state)[1]
-        _, rewards, dones, _ = env.step(np.repeat(actions, n))
+        _, rewards, dones, _ = env.step(np.repeat(actions, n, axis=0))
         observations = env.observations()
         state = restarted(watcher, state, np.asarray(dones))
         _require_same_outcome(rewards, dones, views)

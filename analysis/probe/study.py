@@ -90,7 +90,7 @@ def probe(
     frames, games, every = check("frames", frames), check("games", games), check("every", every)
     seed = check("seed", seed)
     choice("player", player, PLAYERS)
-    who = subject(agent, labels, settings, "a probe")
+    who = subject(agent, labels, settings, "a probe", numbers=True)
     game = game_of(who.game)
     chosen, problems = comparable(expand(variants, (), who.game))
 

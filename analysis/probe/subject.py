@@ -21,7 +21,7 @@ from reprl.evaluation.checkpoints import Measured, targets
 from reprl.evaluation.evaluate import env_settings
 from reprl.evaluation.players import ModelAgent
 from reprl.game_seeds import whose_games
-from reprl.policy import PolicyPlayer
+from reprl.policy import NUMBERS, ContinuousPlayer, PolicyPlayer
 from reprl.runs.agents import folder_of
 
 ABOUT = ("run", "method", "train_seed", "step")
@@ -51,9 +51,17 @@ class Subject:
 
 
 def subject(
-    agent: Any, labels: Mapping[str, Any] | None, settings: Mapping[str, Any], what: str
+    agent: Any,
+    labels: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    what: str,
+    *,
+    numbers: bool = False,
 ) -> Subject:
-    """From a model, a path of one run, or agent:NAME; `what` needs ground truth."""
+    """From a model, a path of one run, or agent:NAME; `what` needs ground truth.
+
+    Without `numbers` it needs the probabilities of discrete actions too.
+    """
     given, named = dict(settings), dict(labels or {})
     if isinstance(agent, str | Path):
         found = runs_of(agent)
@@ -67,6 +75,8 @@ def subject(
     if not game_of(name).has_truth:
         raise UserError(no_truth(what, name))
     watcher = prober(agent)
+    if isinstance(watcher, ContinuousPlayer) and not numbers:
+        raise UserError(NUMBERS)
     samples = hasattr(agent, "player") or hasattr(agent.policy, "get_distribution")
     identity = ModelAgent(agent, deterministic=not samples, labels=named, game=name).labels
     about = {column: identity[column] for column in ABOUT}

@@ -18,6 +18,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import ContinuousCritic
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.utils import polyak_update
 from torch import Tensor, nn
@@ -29,9 +30,9 @@ from reprl.algorithms.off_policy import OffPolicy
 from reprl.algorithms.replay_buffer import Draw
 from reprl.augmentation.base import View
 from reprl.errors import UserError
-from reprl.policy import ContinuousPlayer, Player, PolicyOutput, q_forward
+from reprl.policy import ContinuousPlayer, Player, q_forward
 from reprl.schedules import schedule
-from reprl.settings import CLASSES
+from reprl.settings import CLASSES, check_noise_goal
 from reprl.validation import checker, flag
 
 
@@ -59,7 +60,9 @@ class Borrowed(nn.Module):
 class Continuous(OffPolicy):
     """An actor with continuous actions, and noise on what it does in training."""
 
-    supplies: ClassVar[frozenset[str]] = frozenset({"at"})  # losses know discrete actions only
+    # losses know discrete actions only
+    supplies: ClassVar[frozenset[str]] = OffPolicy.supplies - {"actions_at"}
+    network: ClassVar[type[nn.Module]] = ContinuousCritic
     loss_names: ClassVar[tuple[str, ...]] = ("critic_loss",)
     term: ClassVar[str] = "critic"
     actor: Any  # SB3's networks, as are the critics
@@ -86,15 +89,8 @@ class Continuous(OffPolicy):
         self.noise_sigma = check("noise_sigma", noise_sigma)
         self.noise_goal = check("noise_goal", noise_goal)
         self.noise_least = check("noise_least", noise_least)
-        if self.noise_goal is not None and self.noise_goal[0] == self.noise_goal[1]:
-            raise UserError(
-                f"algo.noise_goal={list(self.noise_goal)} must be two scores: where the noise is "
-                "whole, and where the goal is reached."
-            )
-        if self.noise_goal is not None and self.noise_kind == "none":
-            raise UserError(
-                f"algo.noise_goal={list(self.noise_goal)} needs noise: algo.noise=normal or ou."
-            )
+        if env is not None:  # an agent that was trained so still plays
+            check_noise_goal(self.noise_goal, self.noise_kind)
         self._sigma = schedule(self.noise_sigma, name="noise_sigma")
         space = getattr(env, "action_space", None)
         if space is not None and not isinstance(space, spaces.Box):
@@ -195,10 +191,19 @@ class Continuous(OffPolicy):
         `targets` (B, 1) are the same for all critics, `factor` weighs their squared errors.
         """
         with record_function("update.losses"):
-            output, values = critic_forward(self.critic, view.observations, batch.actions)
-            loss: Any = factor * sum(F.mse_loss(value, targets) for value in values)
+            actions = batch.actions
+            # where actor and critic share one, the encoder moves by the actor's loss
+            with torch.set_grad_enabled(not self.critic.share_features_extractor):
+                output = q_forward(self.critic, view.observations)
+
+            def q_loss(features: Tensor, _: View) -> Tensor:
+                values = critic_values(self.critic, features, actions)
+                error: Any = factor * sum(F.mse_loss(value, targets) for value in values)
+                return error  # type: ignore[no-any-return]
+
+            loss = q_loss(output.features, view)
             found = {"train/critic_loss": loss.item()}
-            loss, terms = self._with_losses(loss, output, view, batch.actions, batch, drawn)
+            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn, q_loss)
         descend(loss, self.critic.optimizer)
         self.losses.after_step()
         return found | terms
@@ -218,14 +223,10 @@ def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
 
 
-def critic_forward(
-    critic: Any, observations: Tensor, actions: Tensor
-) -> tuple[PolicyOutput, tuple[Tensor, ...]]:
-    """The encoder's output and the values (B, 1) of each critic, bit for bit as SB3 has them."""
-    with torch.set_grad_enabled(not critic.share_features_extractor):  # the actor's moves it then
-        output = q_forward(critic, observations)
-    known = torch.cat([output.features, actions], dim=1)
-    return output, tuple(network(known) for network in critic.q_networks)
+def critic_values(critic: Any, features: Tensor, actions: Tensor) -> tuple[Tensor, ...]:
+    """The value (B, 1) of features (B, F) and actions (B, width) by each critic, as SB3 has it."""
+    known = torch.cat([features, actions], dim=1)
+    return tuple(network(known) for network in critic.q_networks)
 
 
 class SAC(Continuous, stable_baselines3.SAC):

@@ -53,7 +53,7 @@ class Decoupled(PPO):
     called: ClassVar[str]  # what it is called in a configuration
     separate: ClassVar[bool] = True
     # of the policy's features there is no value that a loss could compare
-    supplies: ClassVar[frozenset[str]] = OPTIONAL - {"values"}
+    supplies: ClassVar[frozenset[str]] = OPTIONAL - {"values", "value_loss"}
     log_names: ClassVar[dict[str, str]] = {k: v for k, v in PPO.log_names.items() if k != "value"}
     share = Algorithm.share  # refuses: what it keeps and draws belongs to one process
     heads: nn.ModuleDict  # what else reads the policy's features, by name

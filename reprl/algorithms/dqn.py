@@ -14,7 +14,8 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from torch import Tensor
+from stable_baselines3.dqn.policies import QNetwork
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.profiler import record_function
 
@@ -22,7 +23,8 @@ from reprl.algorithms.dueling import DuelingCnnPolicy, DuelingMlpPolicy
 from reprl.algorithms.off_policy import OffPolicy
 from reprl.algorithms.priorities import Priorities
 from reprl.algorithms.replay_buffer import Draw
-from reprl.policy import GreedyPlayer, Player, PolicyOutput, q_forward
+from reprl.augmentation.base import View
+from reprl.policy import GreedyPlayer, Player, q_forward
 from reprl.settings import CLASSES
 from reprl.validation import checker, flag
 
@@ -37,6 +39,7 @@ class DQN(OffPolicy, stable_baselines3.DQN):
     """
 
     stock: ClassVar[type[BaseAlgorithm]] = stable_baselines3.DQN
+    network: ClassVar[type[nn.Module]] = QNetwork
     counters: ClassVar[tuple[str, ...]] = (*OffPolicy.counters, "exploration_rate", "_n_calls")
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         **stable_baselines3.DQN.policy_aliases,
@@ -99,20 +102,22 @@ class DQN(OffPolicy, stable_baselines3.DQN):
         drawn, batch = self._sample(batch_size)
         with record_function("update.losses"):
             view = self.losses.view(batch.observations)
-            actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
+            actions = self._actions(batch, view)
             targets = self._targets(batch)  # (B, 1)
-            output, q = self._forward(view.observations)
-            values = q.gather(1, actions[:, None])  # (B, 1)
+            output = q_forward(self.q_net, view.observations)
+            values = self._values(output.features, actions)
+            loss = self._loss(values, targets, drawn)
             found = {}
-            if drawn is None or self.priorities is None:
-                loss = F.smooth_l1_loss(values, targets)
-            else:
-                weights = torch.as_tensor(drawn.weights, device=self.device)[:, None]
-                loss = (weights * F.smooth_l1_loss(values, targets, reduction="none")).mean()
+            if drawn is not None and self.priorities is not None:
                 self.priorities.update(drawn, (values - targets).detach().cpu().numpy().ravel())
                 found["train/largest_priority"] = self.priorities.largest
             found["train/loss"] = loss.item()
-            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
+
+            def q_loss(features: Tensor, seen: View) -> Tensor:
+                again = self._values(features, self._actions(batch, seen))
+                return self._loss(again, targets, drawn)
+
+            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn, q_loss)
         self._step(loss, self.max_grad_norm)
         return found | terms
 
@@ -131,10 +136,17 @@ class DQN(OffPolicy, stable_baselines3.DQN):
             drawn = self.priorities.draw(batch_size, beta)
             return drawn, buffer.take(drawn.rows, drawn.envs)
 
-    def _forward(self, observations: Tensor) -> tuple[PolicyOutput, Tensor]:
-        output = q_forward(self.q_net, observations)
-        q: Tensor = self.q_net.q_net(output.features)  # (B, A)
-        return output, q
+    def _values(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Q (B, 1) of features (B, F) and the actions (B,) played there."""
+        q: Tensor = self.q_net.q_net(features)  # (B, A)
+        return q.gather(1, actions[:, None])
+
+    def _loss(self, values: Tensor, targets: Tensor, drawn: Draw | None) -> Tensor:
+        """The mean error of values (B, 1), weighted where they were drawn by priority."""
+        if drawn is None or self.priorities is None:
+            return F.smooth_l1_loss(values, targets)
+        weights = torch.as_tensor(drawn.weights, device=self.device)[:, None]
+        return (weights * F.smooth_l1_loss(values, targets, reduction="none")).mean()
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBufferSamples) -> Tensor:

@@ -6,7 +6,8 @@ change nothing. The rules of `reprl.runs.progress:alarms` say when one of them i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -77,6 +78,18 @@ def dormant_units(
     return shares, features
 
 
+@contextmanager
+def _as_played(policy: Any) -> Iterator[None]:
+    """Without gradient and in evaluation mode: neither dropout nor a drawn mask is churn."""
+    training = policy.training
+    policy.set_training_mode(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        policy.set_training_mode(training)
+
+
 class Churn:
     """How far one update moves policy and value on states of its own rollout.
 
@@ -104,16 +117,11 @@ class Churn:
             "churn/policy_kl": kl,
         }
 
-    @torch.no_grad()
     def _outputs(self) -> PolicyOutput:
-        training = self.policy.training
-        self.policy.set_training_mode(False)  # neither dropout nor a drawn mask is churn
-        try:
+        with _as_played(self.policy):
             if self.sequences is not None:
                 return recurrent_forward(self.policy, self.observations, self.sequences)
             return policy_forward(self.policy, self.observations)
-        finally:
-            self.policy.set_training_mode(training)
 
 
 class GreedyChurn:
@@ -142,11 +150,6 @@ class GreedyChurn:
             return found
         return found | {"churn/policy": (actions != old).float().mean().item()}
 
-    @torch.no_grad()
     def _outputs(self) -> tuple[Tensor, Tensor | None]:
-        training = self.policy.training
-        self.policy.set_training_mode(False)
-        try:
+        with _as_played(self.policy):
             return self.greedy(self.observations)
-        finally:
-            self.policy.set_training_mode(training)

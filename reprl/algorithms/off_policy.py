@@ -9,6 +9,7 @@ run's chunks, so that a killed run goes on bit for bit.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -56,15 +57,27 @@ class ClockedEnv(VecEnvWrapper):
         return self.venv.step_wait()
 
 
+def require_forward(network: Any, stock: type[nn.Module]) -> None:
+    """Refuse a network whose forward pass the update, which calls SB3's parts, would not follow."""
+    for name in ("forward", "extract_features"):
+        if getattr(getattr(network, name, None), "__func__", None) is not getattr(stock, name):
+            raise UserError(
+                f"{type(network).__name__} has a {name}() of its own, which training would leave "
+                f"out: keep that of SB3's {stock.__name__}, and change the layers it goes through "
+                "or the features extractor."
+            )
+
+
 class OffPolicy(Stock, OffPolicyAlgorithm):
     """Mixed in before an off-policy algorithm of SB3 or sb3-contrib."""
 
     extras: ClassVar[tuple[str, ...]] = ("attention", "auxiliary", "augmentation")
-    supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at"})
+    supplies: ClassVar[frozenset[str]] = frozenset({"at", "actions_at", "value_loss"})
     replay_shape: ClassVar[tuple[str, ...]] = ("buffer_size",)
     counters: ClassVar[tuple[str, ...]] = (*Algorithm.counters, "_updates")
     loss_names: ClassVar[tuple[str, ...]] = ("loss",)  # in the log: what must stay a number
     term: ClassVar[str] = "q"  # what the loss that trains the encoder is called beside the others
+    network: ClassVar[type[nn.Module]]  # SB3's class of the network that Q is read from
     looks: ClassVar[int] = 250  # updates between two looks of the costlier diagnostics
     _updates: int = 0  # so far; SB3's _n_updates counts gradient steps
     _looking: bool = False  # whether the next minibatch is looked at
@@ -105,6 +118,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
             gap=int(getattr(self.env, "gap", 1)),
         )
         super()._setup_model()
+        require_forward(self._learned()[0][0], self.network)
         self._arrange()
         self._add_losses()
 
@@ -258,8 +272,12 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
         actions: Tensor,
         batch: ReplayBufferSamples,
         drawn: Draw | None,
+        q_loss: Callable[[Tensor, View], Tensor],
     ) -> tuple[Tensor, dict[str, float]]:
-        """A loss with the auxiliary terms that have begun, and what is to be logged of them."""
+        """A loss with the auxiliary terms that have begun, and what is to be logged of them.
+
+        `q_loss` is the loss, without them, of features (B, F) of any view of the batch.
+        """
         weights = self.losses.weights(self.num_timesteps, self._current_progress_remaining)
         found: dict[str, float] = {}
         own, terms = loss, {}
@@ -270,7 +288,7 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
                 observations=view.observations,
                 actions=actions,
                 augmented_from=None if unchanged else batch.observations,
-                fields=self._neighbours(drawn),
+                fields=self._neighbours(drawn) | {"q_loss": q_loss},
             )
             for name, term in self.losses.compute(seen, set(weights)).items():
                 if not torch.isfinite(term):
@@ -283,6 +301,10 @@ class OffPolicy(Stock, OffPolicyAlgorithm):
             self._looking = False
             found |= self._look(own, terms, output, view, batch)
         return loss, found
+
+    def _actions(self, batch: ReplayBufferSamples, view: View) -> Tensor:
+        """The discrete actions (B,) of a batch, as they are called in a view of it."""
+        return self.losses.follow(view, batch.actions.long().flatten())
 
     def _shares(self, terms: dict[str, Tensor]) -> dict[str, float]:
         """Each weighted term's part of the total's magnitude."""

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 import sb3_contrib
 import torch
 from sb3_contrib.common.utils import quantile_huber_loss
+from sb3_contrib.qrdqn.policies import QuantileNetwork
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from torch import Tensor
+from torch import Tensor, nn
 from torch.profiler import record_function
 
 from reprl.algorithms.off_policy import OffPolicy
+from reprl.augmentation.base import View
 from reprl.policy import Player, QuantilePlayer, q_forward
 from reprl.settings import CLASSES
 from reprl.validation import checker
@@ -27,6 +29,7 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
     """Quantile regression DQN (Dabney et al. 2018)."""
 
     stock: ClassVar[type[BaseAlgorithm]] = sb3_contrib.QRDQN
+    network: ClassVar[type[nn.Module]] = QuantileNetwork
     counters: ClassVar[tuple[str, ...]] = (*OffPolicy.counters, "exploration_rate", "_n_calls")
 
     def __init__(self, policy: Any, env: Any, *, n_quantiles: int = 200, **kwargs: Any) -> None:
@@ -54,17 +57,24 @@ class QRDQN(OffPolicy, sb3_contrib.QRDQN):
         drawn, batch = self._sample(batch_size)
         with record_function("update.losses"):
             view = self.losses.view(batch.observations)
-            actions = self.losses.follow(view, batch.actions.long().flatten())  # (B,)
+            actions = self._actions(batch, view)
             targets = self._targets(batch)  # (B, quantiles)
-            network = self.quantile_net
-            output = q_forward(network, view.observations)
-            quantiles = network.quantile_net(output.features)
-            quantiles = quantiles.view(len(actions), self.n_quantiles, -1)
-            loss = quantile_huber_loss(_of_actions(quantiles, actions), targets)
+            output = q_forward(self.quantile_net, view.observations)
+            loss = self._loss(output.features, actions, targets)
             found = {"train/loss": loss.item()}
-            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn)
+
+            def q_loss(features: Tensor, seen: View) -> Tensor:
+                return self._loss(features, self._actions(batch, seen), targets)
+
+            loss, terms = self._with_losses(loss, output, view, actions, batch, drawn, q_loss)
         self._step(loss, self.max_grad_norm)
         return found | terms
+
+    def _loss(self, features: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """The quantile loss of features (B, F) and the actions (B,) played there."""
+        quantiles = self.quantile_net.quantile_net(features)
+        quantiles = quantiles.view(len(actions), self.n_quantiles, -1)
+        return quantile_huber_loss(_of_actions(quantiles, actions), targets)
 
     def _greedy(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
         values, actions = self.quantile_net(observations).mean(1).max(1)

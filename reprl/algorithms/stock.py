@@ -1,7 +1,8 @@
-"""What wraps an algorithm of SB3 whose update stays SB3's: our encoder in it, our seam around it.
+"""What algorithms from a replay buffer and those on Ray share: SB3's class, built with our encoder.
 
-configuration -> **SB3's constructor** -> SB3's own loop and update, saved, resumed and evaluated as
-any other. Auxiliary losses and augmentations are for those whose `extras` say so.
+configuration -> **SB3's constructor** -> our update (`reprl.algorithms.off_policy`) or RLlib's
+(`reprl.algorithms.on_ray`), saved, resumed and evaluated as any other. Masks, auxiliary losses and
+augmentations are for those whose `extras` say so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reprl.validation import checker
 
 
 class Stock(Algorithm):
-    """Mixed in before an algorithm of SB3 or sb3-contrib that keeps its own update."""
+    """Mixed in before a class of SB3 or sb3-contrib: takes its arguments, and our parts beside."""
 
     extras: ClassVar[tuple[str, ...]] = ("attention",)  # what it takes besides an encoder
 

@@ -16,6 +16,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
+from torch.nn import functional
 
 from reprl.augmentation.base import Augmentation, View
 from reprl.encoders.base import Encoder, EncoderOutput, as_images
@@ -34,7 +35,7 @@ Neighbours = Callable[[int], tuple[Tensor, Tensor]]  # offset in steps -> what i
 OPTIONAL = frozenset(
     {
         *("rewards", "returns", "advantages", "episode_starts", "env_index", "time_index"),
-        *("log_probs", "values", "at", "actions_at", "boxes"),
+        *("log_probs", "values", "value_loss", "at", "actions_at", "boxes"),
     }
 )
 # also in `needs`: what one picture alone decides, which a policy with a memory cannot say
@@ -77,6 +78,8 @@ class Batch:
     boxes: Tensor = None  # type: ignore[assignment]
     augmented_from: Tensor | None = None  # observations before RAD changed them, if it did
     sequences: Sequences | None = None  # of a policy with a memory: which samples are neighbours
+    # of an algorithm that learns Q: its own loss () for features (B, F) of a view of these samples
+    q_loss: Callable[[Tensor, View], Tensor] | None = field(default=None, repr=False)
     wanted: frozenset[str] | None = None  # this loss's terms that have begun; None for all
     layout: torch.memory_format = torch.contiguous_format  # of images(); fast mode has its own
     shares: Reduction = field(default_factory=OneProcess, repr=False)  # the other ranks' samples
@@ -105,6 +108,18 @@ class Batch:
             return heads(self.policy, features)
         return sequence_heads(self.policy, features, self.sequences)
 
+    def value_loss(self, features: Tensor, view: View) -> Tensor:
+        """The error () of the value, or of Q, that features (B, F) of a view of these samples give.
+
+        Its targets are the update's: the returns, or what the algorithm trains Q towards. Of a Q
+        the actions are those that were played, as they are called in the view.
+        """
+        if self.q_loss is not None:
+            return self.q_loss(features, view)
+        assert self.values is not None
+        _, values = self.heads(features)
+        return functional.mse_loss(values, self.returns)
+
     def view(self, augmentation: Augmentation, observations: Tensor) -> View:
         """Observations (B, stack, H, W) augmented for heads(): one draw for each sequence."""
         if self.sequences is None:
@@ -129,6 +144,7 @@ class Context:
     augmentation: Augmentation | None
     history: int = 0  # how far at() can look ahead or back; set from AuxiliaryLoss.reach
     mirror: Tensor | None = None  # (n_actions,) int64: each action with LEFT and RIGHT exchanged
+    q_learning: bool = False  # whether Batch.value_loss is that of actions, not of states alone
 
 
 class AuxiliaryLoss(RemembersArguments, nn.Module):

@@ -73,6 +73,7 @@ class AuxiliaryLosses:
         """
         self.specs = specs
         self.policy = policy
+        self._q_learning = "value_loss" in supplies and "values" not in supplies
         self._forward = forward
         self._memory = memory
         self.terms = Terms()
@@ -129,6 +130,7 @@ class AuxiliaryLosses:
             augmentation=self.augmentation,
             history=self.reach,
             mirror=self.mirror,
+            q_learning=self._q_learning,
         )
 
     def _require_supplied(self, supplies: frozenset[str]) -> None:
@@ -349,6 +351,7 @@ class AuxiliaryLosses:
         fields |= {"episode_starts": zeros.bool(), "env_index": place, "time_index": place}
         fields["actions_at"] = lambda offset: (place, at(offset)[1])
         fields |= {"log_probs": output.log_probs, "values": output.values}
+        q_loss = (lambda features, view: features.mean()) if self._q_learning else None
         fields["boxes"] = torch.tensor([2.0, 3.0, 5.0, 7.0], device=zeros.device).expand(
             len(actions), 1, 4
         )
@@ -359,6 +362,7 @@ class AuxiliaryLosses:
             policy=self.policy,
             generator=self.generators["auxiliary"],
             sequences=sequences,
+            q_loss=q_loss,
             **{name: value for name, value in fields.items() if name in supplies},
         )
 

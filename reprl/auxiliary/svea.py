@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import functional
 
 from reprl.auxiliary.base import AuxiliaryLoss, Batch, Context
 from reprl.auxiliary.views import Views
@@ -13,13 +12,14 @@ from reprl.schedules import Coefficient
 
 
 class Svea(AuxiliaryLoss):
-    """(V(f(s)) - return)^2, the augmented half of the value loss; `vf_coef` weighs the clean half.
+    """The augmented half of the value's loss, or of Q's, to the targets of the clean half.
 
-    The return is the rollout's, of pictures as they were, and the policy is trained on those only:
-    no target and no action ever depends on what an augmentation drew.
+    On rollouts it is (V(f(s)) - return)^2, and `vf_coef` weighs the clean half. On replay, where
+    SVEA comes from, it is the algorithm's own loss of Q(f(s), a), and the clean half counts 1. No
+    target and no action depends on what f draws; the actor of continuous actions never sees f(s).
     """
 
-    needs = frozenset({"returns", "values"})
+    needs = frozenset({"value_loss"})
 
     def __init__(
         self, *, coef: Coefficient = 0.5, augmentation: Spec | None = None, begin: int = 0
@@ -30,8 +30,10 @@ class Svea(AuxiliaryLoss):
 
     def setup(self, context: Context) -> None:
         self.views.setup(context)
+        if context.q_learning:
+            self.views.require_actions()
 
     def forward(self, batch: Batch, encoder: Encoder) -> dict[str, Tensor]:
         view = self.views.for_heads(batch, batch.originals)
-        _, values = batch.heads(encoder.encode(batch.images(view.observations)).features)
-        return {"svea": functional.mse_loss(values, batch.returns)}
+        features = encoder.encode(batch.images(view.observations)).features
+        return {"svea": batch.value_loss(features, view)}

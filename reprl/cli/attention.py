@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprl.cli.arguments import GAME, OUT, TRUST, WANDB, Key, parse
-from reprl.envs.defaults import CLEAN, GYMNASIUM, PROCGEN
+from reprl.envs.defaults import CLEAN
 from reprl.errors import UserError, unknown
 from reprl.escaping import shown
 from reprl.schema import ATTRIBUTIONS
@@ -105,16 +105,14 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
 
     model = target.load()
     step = int(model.num_timesteps)  # not always the newest: a damaged one gives way
-    network = network_of(model)
-    if target.game.startswith((GYMNASIUM, PROCGEN)):
-        network.channels = network.shape[0]  # one picture in colour, no stack of frames
+    network = network_of(model, target.game)
     if network.continuous:
-        _require_mask_alone(values)
+        _require_discrete(values)
     view = make_view(network, values["method"])
     where = f"{target.name} at step {step} on {variant.name}"
     for sentence in limits(view, values["method"]):
         print(sentence, file=sys.stderr)
-    print(f"looking: {shown(where)}, {view.name} ...", file=sys.stderr, flush=True)
+    print(f"looking: {shown(where)}, {view.words} ...", file=sys.stderr, flush=True)
     seed, settings = _seed(target, values), target.settings
     found = study(
         view,
@@ -134,10 +132,10 @@ def _study(target: Measured, variant: Variant, values: dict[str, Any], last: boo
     _show(found, target.place, identity, last)
 
 
-def _require_mask_alone(values: dict[str, Any]) -> None:
-    """Refuse what asks an agent with continuous actions for more than its mask."""
-    for key, only in {"player": "agent", "faithfulness": False}.items():
-        if values[key] != only:
+def _require_discrete(values: dict[str, Any]) -> None:
+    """Refuse what asks an agent with continuous actions for those it has not."""
+    for key, wanted in {"player": "scripted", "faithfulness": True}.items():
+        if values[key] == wanted:
             raise UserError(
                 f"{key}={str(values[key]).lower()} needs an agent with discrete actions, and this "
                 f"one acts with numbers: leave {key}= out."
@@ -153,7 +151,7 @@ def _log(target: Measured, found: Study, step: int, wandb: str) -> None:
 
     if not isinstance(target, Target) or (target.out is not None and wandb == "off"):
         return
-    name = f"{found.recording.view.name} on {found.variant}"
+    name = f"{found.recording.view.words} on {found.variant}"
     sheet = contact_sheet(found.recording, f"{name} at step {step:,}")
     media: dict[str, Medium] = {f"attention/{found.variant}": LoggedPicture(sheet)}
     if found.scores is not None:
@@ -185,7 +183,7 @@ def _show(found: Study, folder: Path, identity: dict[str, Any], last: bool) -> N
     recording = found.recording
     looks = f"{len(recording.blocks)} looks in {len(set(recording.blocks.tolist()))} games"
     print(
-        f"\n{shown(identity['run'])} at step {identity['step']}, {recording.view.name} on", end=" "
+        f"\n{shown(identity['run'])} at step {identity['step']}, {recording.view.words} on", end=" "
     )
     print(f"{found.variant}: {looks}")
     if found.labels is not None:

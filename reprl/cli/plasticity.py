@@ -66,6 +66,8 @@ def _measure(target: Any, values: dict[str, Any]) -> None:
 
 def played(settings: dict[str, Any], frames: int, seed: int) -> np.ndarray:
     """Observations (frames, stack, size, size) of random play on the clean game, none twice."""
+    from gymnasium import spaces
+
     from reprl.envs import make_vec_env
     from reprl.rng import numpy_stream
 
@@ -75,7 +77,10 @@ def played(settings: dict[str, Any], frames: int, seed: int) -> np.ndarray:
     try:
         seen = [env.reset()]
         while len(seen) * n < 4 * frames:
-            env.step(rng.integers(len(env.action_meanings), size=n))
+            if isinstance(box := env.action_space, spaces.Box):
+                env.step(rng.uniform(box.low, box.high, (n, *box.shape)).astype(np.float32))
+            else:
+                env.step(rng.integers(len(env.action_meanings), size=n))
             seen.append(env.observations())
     finally:
         env.close()

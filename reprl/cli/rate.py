@@ -8,23 +8,13 @@ from pathlib import Path
 from reprl.cli.arguments import Key, parse
 from reprl.errors import UserError
 from reprl.escaping import shown
-from reprl.settings import GAME_SEED
-from reprl.validation import Number
 
 PICTURES = (".png", ".svg", ".pdf")
-RESAMPLES = Number(10, 10_000, whole=True)
 HELP = "Elo ratings of agents and checkpoints, with intervals, from games they played in common"
 KEYS = {
     "variants": Key(
         None, "rate on these variants only, by default on all that were played", "list"
     ),
-    "resamples": Key(
-        200,
-        "resampled sets of games for the intervals",
-        "int",
-        allowed=Number(10, 10_000, whole=True),
-    ),
-    "seed": Key(0, "they are drawn from it", "int", allowed=GAME_SEED),
     "out": Key(None, "write the table as CSV into this file", "path"),
     "figure": Key(
         None, "draw Elo over the steps of each run into this .png, .svg or .pdf file", "path"
@@ -71,7 +61,7 @@ def run(arguments: list[str]) -> int:
             raise UserError(f"variants={name} was not played here: there are {played}.")
     if values["variants"]:
         games = games[games["variant"].isin(values["variants"])]
-    ratings = rate(games, resamples=values["resamples"], seed=values["seed"])
+    ratings = rate(games)
     lines = [
         ["method", "run", "step", "actions", "rating", "95 %", "games", "won", "lost", "drawn"]
     ]

@@ -29,7 +29,9 @@ KEYS = {
         choices=lambda: ATTENTION,
     ),
     "seed": Key(0, "the game and the actions are drawn from it", "int", allowed=GAME_SEED),
-    "deterministic": Key(False, "the likeliest action instead of a sampled one", "bool"),
+    "deterministic": Key(
+        False, "the likeliest action, or the mean of continuous ones, not a sampled one", "bool"
+    ),
     "checkpoint": Key("newest", "newest, best or a step"),
     "threads": Key(1, "torch's threads", "int", allowed=THREADS),
     "game": GAME,
@@ -54,7 +56,7 @@ def run(arguments: list[str]) -> int:
     games = sorted({target.game for target in found})
     if len(games) > 1:
         raise UserError(f"the runs play different games ({', '.join(games)}): film them apart.")
-    require_ale(found, "reprl video", procgen=True)
+    require_ale(found, "reprl video", procgen=True, pictures=True)
     variants = expand([values["variant"]], (), games[0])
     if len(variants) != 1:
         raise UserError(f"variant={values['variant']} must be one variant, got {len(variants)}.")

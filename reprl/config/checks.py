@@ -16,7 +16,15 @@ from reprl.distributed.environment import here_on_machine
 from reprl.envs.defaults import GYMNASIUM, PROCGEN
 from reprl.errors import UserError, nearest
 from reprl.naming import class_name
-from reprl.settings import CLASSES, CURRICULA, LOADS, NOT_HERE, STAGE, WITHOUT_RANGE
+from reprl.settings import (
+    CLASSES,
+    CURRICULA,
+    LOADS,
+    NOT_HERE,
+    STAGE,
+    WITHOUT_RANGE,
+    check_noise_goal,
+)
 from reprl.validation import choice, flag
 
 if TYPE_CHECKING:
@@ -327,6 +335,30 @@ def check_imitation(config: Config) -> None:
         return
     if game(name).scripted is None:
         raise UserError(no_script(f"algo={config.choices.get('algo')}", name))
+
+
+def check_attainable(config: Config) -> None:
+    """Refuse a new run that waits for what never comes; what older versions began is still read."""
+    if class_name(config.algo.get("_target_")) in CONTINUOUS:
+        check_noise_goal(config.algo.get("noise_goal"), config.algo.get("noise"))
+    words = re.split(r"[.:]", str(config.algo.get("_target_")))
+    starts, total = config.algo.get("learning_starts"), config.total_steps
+    if words[0] == "reprl" and isinstance(starts, int) and starts >= total:
+        raise UserError(
+            f"algo.learning_starts={starts} with total_steps={total} would never learn: set it "
+            f"below {total}, or train for longer."
+        )
+    if config.stop.score is None:
+        return
+    judged = f"stop.score={config.stop.score:g}"
+    if str(config.algo.get("_target_")).endswith("algorithms.Pretraining"):
+        raise UserError(f"{judged} is a score in games, of which pretraining plays none.")
+    kept = config.algo.get("stats_window_size")
+    if isinstance(kept, int) and kept < config.stop.games:
+        raise UserError(
+            f"{judged} is judged by stop.games={config.stop.games} games, and "
+            f"algo.stats_window_size={kept} keeps fewer: set stop.games to at most {kept}."
+        )
 
 
 def check_motion(config: Config) -> None:

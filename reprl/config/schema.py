@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 from reprl.config.checks import (
     check_actions,
     check_algo,
+    check_attainable,
     check_batches,
     check_curriculum,
     check_gpus,
@@ -238,6 +239,12 @@ class Config:
                 f"precision=bf16 on {self.device}, which has no instructions for it: it will be "
                 "slower than fp32."
             )
+        phases, rollouts = self.algo.get("n_policy_phases"), -(-self.total_steps // self.rollout)
+        if phases and self.algo.get("auxiliary_epochs") and rollouts < phases:
+            found.append(
+                f"algo.n_policy_phases={phases} rollouts of {self.rollout} steps are more than "
+                f"total_steps={self.total_steps} has: no auxiliary phase ever comes."
+            )
         batch = self.algo.get("batch_size")
         if batch and "n_epochs" in self.algo and self.rollout % batch:
             found.append(
@@ -286,6 +293,7 @@ def load(overrides: list[str], config_dirs: Iterable[Path] = ()) -> Config:
     if (here := place()) is not None and here.size > 1:
         values["ranks"] = ranks_under_torchrun(values.get("ranks", 1), here.size)
     config = check(values)
+    check_attainable(config)
     if config.env.game.startswith(PROCGEN):
         from reprl.envs.procgen_levels import require_envpool
 
@@ -327,9 +335,9 @@ def check(values: Mapping[str, Any]) -> Config:
     check_curriculum(config)
     check_intrinsic(config)
     check_shaping(config)
+    check_imitation(config)  # a game without such a player may lack the variants too
     check_procgen(config)
     check_variants(config)
-    check_imitation(config)
     check_hard(config.attention.get("hard"))
     check_motion(config)
     check_mirrors(config)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from reprl.envs.protocol import GameVecEnv
-from reprl.policy import Outputs, Player, State, restarted
+from reprl.policy import ContinuousPlayer, Outputs, Player, State, restarted, sample_actions
 
 
 class PlayLoop:
@@ -37,6 +37,14 @@ class PlayLoop:
             shown = self.observations if observations is None else observations
             self._seen = self.player.outputs(shown, self.state)
         return self._seen[0]
+
+    def choose(self, uniforms: np.ndarray, *, deterministic: bool = False) -> np.ndarray:
+        """The agent's own actions of this moment, drawn by uniforms (n,) or what it likes best."""
+        player = getattr(self.player, "player", self.player)  # a Network plays as its player does
+        if isinstance(player, ContinuousPlayer):
+            return player.actions(self.observations, uniforms, deterministic=deterministic)
+        probs = self.outputs().probs
+        return probs.argmax(axis=1) if deterministic else sample_actions(probs, uniforms)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Go on to the next moment; rewards (n,), dones (n,) and infos of the step."""

@@ -16,6 +16,7 @@ from reprl.config.schema import Config
 from reprl.disk import out_of_space
 from reprl.distributed.ranks import OneRank
 from reprl.envs.defaults import GYMNASIUM
+from reprl.envs.gymnasium_ids import sees_pictures
 from reprl.errors import UserError
 from reprl.escaping import cell
 from reprl.rng import stream_seed
@@ -226,8 +227,8 @@ class Session:
 
     def _watch_mask(self) -> dict[str, float]:
         """How well the agent's mask points at the objects of the validation variants."""
-        if self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous:
-            return {}
+        if self.config.env.game.startswith(GYMNASIUM):
+            return {}  # nobody says what is where
         from reprl.analysis.attention.watch import watch_mask
 
         seed = stream_seed(self.config.seed, "validation") % 2**31
@@ -235,8 +236,8 @@ class Session:
 
     def _show_media(self) -> None:
         """A film of the agent and where it looks in it; a failure costs the pictures, no more."""
-        numbers = self.config.env.game.startswith(GYMNASIUM) or self.config.env.continuous
-        if not self.config.media or numbers:
+        game = self.config.env.game
+        if not self.config.media or (game.startswith(GYMNASIUM) and not sees_pictures(game)):
             return
         from reprl.analysis.attention.glimpse import glimpse
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.preprocessing import is_image_space
@@ -33,6 +34,7 @@ from reprl.distributed.environment import LOST, own_device, place, watched
 from reprl.distributed.exchange import RankLost
 from reprl.distributed.ranks import OneRank, Private, Ranks, join
 from reprl.envs.defaults import LATER
+from reprl.envs.observation import FrameStack
 from reprl.envs.processes import WorkerLost
 from reprl.errors import UserError
 from reprl.precision import FP32
@@ -142,6 +144,8 @@ def resume(path: str, number: int | None = None) -> int:
             stack.close()  # of a checkpoint that was of no use
             with blamed(trust_folders()):
                 env = stack.enter_context(closing(make_env(config, ranks)))
+                if stored is not None:
+                    shown_as_saved(env, stored.meta)
                 model = make_model(config, env)
                 callbacks[:] = make_callbacks(config)
             if stored is None:
@@ -187,15 +191,24 @@ def resume_follower(folder: RunFolder, config: Config, ranks: OneRank) -> int:
     if step == FINISHED:
         return 0
     with reading(folder.path), closing(make_env(config, ranks)) as env:
+        stored = None if step == ANEW else checkpoint.read(folder.path, step)
+        if stored is not None:
+            shown_as_saved(env, stored.meta)
         with blamed(trust_folders()):
             model = make_model(config, env)
         session = Follower(config, model, ranks)
-        if step != ANEW:
-            stored = checkpoint.read(folder.path, step)
+        if stored is not None:
             restore(model, stored, config, ranks)
             session.pending = bool(stored.loop.get("pending"))
         attach(model, config, ranks, begun=step != ANEW)
         return follow(session)
+
+
+def shown_as_saved(env: AtariVecEnv, meta: dict[str, Any]) -> None:
+    """Let a run go on with the frames it has: a coloured picture once counted as three of them."""
+    shown = env.observation_space
+    if isinstance(shown, FrameStack) and "channels" not in meta["observation_space"]:
+        env.observation_space = spaces.Box(0, 255, shown.shape, np.uint8)
 
 
 def restore(

@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from reprl import trust
 from reprl.components import require_known_keys
+from reprl.config.checks import check_attainable
 from reprl.config.compose import (
     PRIMARY,
     SEARCHPATH,
@@ -108,6 +109,7 @@ def task(config: DictConfig) -> float | None:
     if (parent := parent_named(words)) is not None:
         values = inherited(values, words, [], parent)
     checked = check({str(key): value for key, value in values.items()})
+    check_attainable(checked)
     if about.mode == RunMode.MULTIRUN:
         return _job(about, checked)
     from reprl.runs.train import run as train

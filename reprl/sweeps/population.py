@@ -41,7 +41,7 @@ from reprl.sweeps.plan import (
 )
 from reprl.sweeps.search import Interval, Space, Words, space_of
 
-VERSION = 1
+VERSION = 2  # of what a piece is: since 2 it ends by stop.step and knows the whole run's length
 RECORD = "population.json"
 TABLE = "population.csv"
 OWN = ("seed", "total_steps", "parent", "parent_load", "parent.load", "stop.step")
@@ -350,6 +350,11 @@ def require_same(population: Population, ray: str) -> None:
         theirs = dict(json.loads(guard.read_text(file)))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{file} cannot be read: {error}.") from None
+    if (version := theirs.get("version")) != VERSION:
+        raise UserError(
+            f"{file} is of version {version}, whose pieces are other runs than those of version "
+            f"{VERSION}: name another folder with run_dir=."
+        )
     differ = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if differ == ["ray"]:
         raise UserError(

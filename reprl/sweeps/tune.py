@@ -24,6 +24,7 @@ from reprl.disk import write_atomically
 from reprl.errors import UserError
 from reprl.escaping import shown
 from reprl.runs.folder import RunFolder, score_of
+from reprl.runs.metrics import progress_of
 from reprl.runs.places import check_launch, check_writable, expanded
 from reprl.runs.signals import STOPPING, handled
 from reprl.schema import VALIDATION_SCORE
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 POLL = 0.2
 LOOK = 2.0  # seconds between two looks at what the trials have scored
+SAY = 60.0  # seconds between two words on trials of other launchers
 TABLE = "trials.csv"
 
 
@@ -131,6 +133,8 @@ class Tune:
         self.slots = tuning.settings.jobs or len(os.sched_getaffinity(0))
         self.attempts: list[Attempt] = []
         self.tries: Counter[int] = Counter()
+        self.elsewhere: dict[int, float] = {}  # trials others have, and when to ask for them again
+        self.said: tuple[list[int], float] = ([], 0.0)  # of those, which and when
         self.stop_signal: int | None = None
 
     def run(self) -> int:
@@ -142,7 +146,7 @@ class Tune:
                 while True:
                     self._watch()
                     begun = self._fill()
-                    if not self.attempts and not begun:
+                    if not self.attempts and not begun and not self._awaits():
                         break
                     time.sleep(POLL)
         finally:
@@ -154,6 +158,24 @@ class Tune:
         left = [t for t in self.search.all() if t.state.name not in ("COMPLETE", "PRUNED")]
         return int(bool(left) or self.search.best() is None)
 
+    def _awaits(self) -> bool:
+        """Whether there is nothing to do but to wait for other launchers, which is said."""
+        if self.stop_signal is not None:
+            return False
+        unfinished = (trial.number for trial, _ in self.search.unfinished())
+        awaited = [number for number in unfinished if self.tries[number] <= RETRIES]
+        known = sorted({*awaited} & {*self.elsewhere})
+        numbers, when = self.said
+        now = time.monotonic()
+        if known and (known != numbers or now - when > SAY):
+            self.said = known, now
+            steps = ", ".join(f"{number} (step {self._step(number):,})" for number in known)
+            print(f"waiting for what other launchers train: trial {steps}", flush=True)
+        return bool(awaited)
+
+    def _step(self, number: int) -> int:
+        return progress_of(self._folder(self.jobs[number]))[0]
+
     # -- beginning -------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
@@ -164,7 +186,9 @@ class Tune:
             waiting = [
                 (trial, words)
                 for trial, words in self.search.unfinished()
-                if trial.number not in mine and self.tries[trial.number] <= RETRIES
+                if trial.number not in mine
+                and self.tries[trial.number] <= RETRIES
+                and time.monotonic() >= self.elsewhere.get(trial.number, 0.0)
             ]
             if any(self._begin(trial, words) for trial, words in waiting):
                 begun = True
@@ -180,22 +204,27 @@ class Tune:
         """Start or resume a trial's run, or take the score it has; False if another has it."""
         number = trial.number
         try:
-            job = self.tuning.job(number, words)
+            job = self.jobs.get(number) or self.tuning.job(number, words)
         except UserError as error:
             print(shown(f"trial {number} is refused: {error}"), flush=True)
             self.search.fail(number)
             return True
         self.jobs[number] = job
         self.ledger.open(list(self.jobs.values()))
+        self.elsewhere[number] = time.monotonic() + LOOK
         claim = self.ledger.claim(job)
         if claim is None:
             return False
         entry = self.ledger.entries[job.identity]
+        if self._state(number) != "RUNNING":  # whoever had it has just told how it ended
+            claim.close()
+            return True
         todo = command(job, self.ledger, self.tuning.settings.retry)
         if todo is None:
             self._conclude(trial, job, entry.status)
             claim.close()
             return entry.status != "running"
+        self.elsewhere.pop(number)
         limit = self.tuning.settings.time_limit
         running = Running(job, todo, folder=self.ledger.folder, claim=claim, limit=limit)
         self.tries[number] += 1
@@ -265,7 +294,10 @@ class Tune:
             self.search.fail(number)
 
     def _is_pruned(self, number: int) -> bool:
-        return self.search.all()[number].state.name == "PRUNED"
+        return self._state(number) == "PRUNED"
+
+    def _state(self, number: int) -> str:
+        return str(self.search.all()[number].state.name)
 
     def _folder(self, job: Job) -> Path:
         return self.ledger.folder / self.ledger.entries[job.identity].folder
@@ -304,8 +336,11 @@ class Tune:
             words = " ".join(self.search.words(best))
             where = self._folder(self.jobs[best.number])
             print(shown(f"best {best.value:.4g} with {words}: {where}"))
-        if counts["running"]:
+        running = {frozen.number for frozen in trials if frozen.state.name == "RUNNING"}
+        if running - {*self.elsewhere}:
             print("the same command goes on with what was interrupted or killed.")
+        if others := running & {*self.elsewhere}:
+            print(f"other launchers go on with trial {', '.join(map(str, sorted(others)))}.")
 
 
 def validated(folder: Path) -> dict[int, float]:

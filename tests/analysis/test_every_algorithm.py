@@ -2,22 +2,28 @@
 
 Each is trained for some steps, then `attention`, `evaluate twin=true` and `probe` look at it and
 the report names it: what a study asks of a player is asked of the real ones here, not of a toy.
+Those with continuous actions are filmed, drawn and probed, and refused where probabilities count.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import imageio.v2 as imageio
 import numpy as np
 import pandas as pd
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from reprl.analysis.attention.network import network_of
 from reprl.analysis.attention.record import collect, uniform
 from reprl.analysis.attention.views import look, make_view
+from reprl.analysis.readability import features_layer
+from reprl.analysis.twins.layers import layers
 from reprl.checkpoint import load
 from reprl.cli import main
-from tests.helpers import Commands
+from tests.helpers import Commands, refuses
 
 STEPS = 64
 COMMON = [
@@ -45,6 +51,11 @@ pytestmark = pytest.mark.slow
 
 
 CRITICS = ["env.continuous=true", *REPLAY, "algo.gradient_steps=1"]
+STICKS = {
+    "sac shared": ["algo.share_encoder=true"],
+    "sac masked": ["attention=conv_21", "attention.resolution=9"],
+    "td3": [],
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -93,25 +104,76 @@ def test_the_three_commands_write_numbers_and_the_report_names_it(run: Path) -> 
     assert method in (out / "report.html").read_text()
 
 
-@pytest.mark.parametrize("algo", ["sac", "td3"])
-def test_the_mask_of_continuous_actions_is_scored_and_nothing_else_explained(
-    algo: str, tmp_path: Path, commands: Commands
+@pytest.fixture(scope="module", params=STICKS)
+def stick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with continuous actions, watched and filmed at its validation."""
+    kind = str(request.param)
+    folder = tmp_path_factory.mktemp("sticks") / "runs" / kind.replace(" ", "_")
+    words = [*COMMON, *CRITICS, *STICKS[kind], f"algo={kind.split()[0]}"]
+    seen = [f"eval.every={STEPS}", "eval.episodes=1", "eval.variants=[original]", "media=8"]
+    assert main(["train", *words, *seen, f"run_dir={folder}"]) == 0
+    assert main(["train", *words, f"run_dir={folder.with_name('unseen')}"]) == 0
+    return folder
+
+
+def test_continuous_actions_are_watched_and_filmed_and_learn_the_same(stick: Path) -> None:
+    step = f"checkpoints/{STEPS:012d}"
+    for file in ("parameters.safetensors", "optimizer.safetensors", "state.safetensors"):
+        unseen = stick.with_name("unseen") / step / file
+        assert (stick / step / file).read_bytes() == unseen.read_bytes(), file
+    row, masked = pd.read_csv(stick / "metrics.csv").iloc[-1], "masked" in stick.name
+    found = {f"mask/{name}" for name in ("pointing/original", "energy/original", "chance")}
+    assert found <= set(row.index) if masked else not found & set(row.index)
+    if masked:
+        assert (row[[*found]] >= 0).all()
+    events = EventAccumulator(str(stick / "tensorboard"), size_guidance={"images": 0})
+    events.Reload()
+    shown = events.Tags()
+    assert {"video/original", "attention/original"} <= set(shown["images"])
+    assert ("mask/values/original" in shown["histograms"]) == masked
+
+
+def test_where_continuous_actions_look_is_scored_filmed_and_probed(
+    stick: Path, commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    masked, plain = tmp_path / "runs" / f"{algo}_masked", tmp_path / "runs" / algo
-    for folder, more in {masked: ["attention=conv"], plain: []}.items():
-        train = ["train", *COMMON, f"algo={algo}", *CRITICS, *more]
-        assert main([*train, f"run_dir={folder}"]) == 0
-    assert main(["attention", str(masked), "variant=green_lines", "steps=32"]) == 0
-    scores = finite(masked / "attention" / "scores.csv", ["value", "n_frames"])
-    assert set(scores["view"]) == {"mask"}
+    masked, place = "masked" in stick.name, str(stick)
+    view = "mask" if masked else "gradient"
+    assert main(["attention", place, "variant=green_lines", "steps=32"]) == 0
+    said = capsys.readouterr()
+    assert ("gradient of the critic's value" in said.out) != masked
+    assert ("first critic's values" in said.err) != masked
+    for more in (["method=perturbation"], ["player=random"]):
+        assert main(["attention", place, "variant=green_lines", "steps=32", *more]) == 0
+    scores = finite(stick / "attention" / "scores.csv", ["value", "n_frames"])
+    asked = scores[["view", "player"]].drop_duplicates().to_numpy().tolist()
+    assert sorted(asked) == sorted([[view, "agent"], ["perturbation", "agent"], [view, "random"]])
     assert set(scores["object"]) >= {"ball", "paddle", "bricks", "distractor"}
     for suffix in ("png", "mp4"):
-        assert (masked / "attention" / f"green_lines.{suffix}").stat().st_size > 1000
-    look = ["attention", str(masked), "steps=32"]
-    commands.refuse([*look, "method=gradient"], "method=gradient", "method=mask")
-    commands.refuse([*look, "player=random"], "player=random", "discrete actions")
+        assert (stick / "attention" / f"green_lines.{suffix}").stat().st_size > 1000
+
+    output = stick.with_name(f"{stick.name}.mp4")
+    for more in ([], ["deterministic=true"]):
+        shown = ["attention=auto", "seconds=0.4", f"output={output}", *more]
+        assert main(["video", place, *shown]) == 0
+        with imageio.get_reader(output) as film:
+            assert film.count_frames() == 6
+
+    seen = "variants=original,green_lines"
+    assert main(["probe", place, "frames=200", "games=3", "every=1", seen, "player=random"]) == 0
+    probes = finite(stick / "evaluation" / "probes.csv", ["n_fit", "n_read"])
+    shared = "shared" in stick.name
+    owner = "critic" if shared else "actor"
+    assert features_layer(probes) == f"{owner}.features_extractor.linear.0"
+    assert main(["embed", place, "frames=40", "games=4", "every=2", seen]) == 0
+    about = json.loads((stick / "evaluation" / "embedding" / "embedding.json").read_text())
+    assert np.abs(about["views"][0]["values"]).max() > 0
+
+    look = ["attention", place, "steps=32"]
+    commands.refuse([*look, "player=scripted"], "player=scripted", "discrete actions")
     commands.refuse([*look, "faithfulness=true"], "faithfulness=true", "discrete actions")
-    commands.refuse(["attention", str(plain), "steps=32"], "acts with numbers", "has none")
+    with refuses("continuous actions", "discrete"):
+        layers(stick, "green_lines")
+    commands.refuse(["evaluate", place, "twin=true", seen], "continuous actions")
 
 
 def pasts(network: Any, pictures: np.ndarray) -> list[tuple[Any, ...]]:

@@ -106,6 +106,8 @@ def test_figures_are_written(sweep: Path, tmp_path: Path) -> None:
     for stem in ("retention", "gap", "score", "learning", "severity_green_lines", "twin"):
         assert {f"{stem}.svg", f"{stem}.pdf"} <= names
     assert {"overview.svg", "profile.pdf", "learning.svg"} <= names
+    for file in (tmp_path / "figures").iterdir():  # the same data gives the same bytes
+        assert not any(word in file.read_bytes() for word in (b"<dc:date>", b"/CreationDate"))
     drawn = (tmp_path / "figures" / "overview.svg").read_text()
     assert "softplus + boxes" in drawn
     for words in (PLOTS["overview"]["x"], "minus nature"):  # the labels of the page

@@ -120,6 +120,21 @@ def test_the_layer_of_the_heads_is_the_last_wide_one(runs):
     assert features_layer(probes) == "linear.0"
 
 
+@pytest.mark.parametrize(
+    ("layers", "read"),
+    [
+        (["q_net.features_extractor.linear.0", "q_net.q_net.0"], 0),
+        (["linear.0", "vf_features_extractor.linear.0", "action_net", "value_net"], 0),
+        (["actor.features_extractor.linear.0", "critic.features_extractor.linear.0"], 0),
+        (["critic.features_extractor.linear.0", "actor.mu", "critic.qf0.0"], 0),
+        (["linear.0", "mlp_extractor.policy_net.0", "action_net"], 1),
+    ],
+)
+def test_no_head_and_no_encoder_of_the_value_alone_is_that_layer(layers, read):
+    probes = pd.DataFrame({"source": "agent", "layer": layers, "inputs": 8})
+    assert features_layer(probes) == layers[read]
+
+
 def test_what_a_variant_takes_away_is_a_point_a_run(runs):
     results = collect([runs])
     table = played(results.episodes)

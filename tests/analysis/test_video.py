@@ -6,10 +6,12 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from reprl.analysis import video
 from reprl.cli import main
-from tests.runs import make_run
+from tests.helpers import Commands
+from tests.runs import SMALL, make_run
 
 pytestmark = pytest.mark.slow  # plays
 
@@ -66,3 +68,26 @@ def test_a_film_that_fails_leaves_nothing(
     assert main(["video", str(run), "seconds=0.2", f"output={tmp_path / 'film.gif'}"]) == 1
     assert [f.name for f in tmp_path.iterdir()] == ["film.gif"]
     assert (tmp_path / "film.gif").read_bytes() == b"the old one"
+
+
+def test_a_world_of_gymnasium_is_filmed_as_the_agent_sees_it(tmp_path: Path) -> None:
+    run = tmp_path / "grid"
+    world = ["env=gymnasium", "env.id=MiniGrid-Empty-5x5-v0", "encoder=nature", "total_steps=32"]
+    seen = ["eval.every=32", "eval.episodes=1", "media=6"]
+    assert main(["train", *SMALL, *world, *seen, "algo.n_epochs=1", f"run_dir={run}"]) == 0
+    events = EventAccumulator(str(run / "tensorboard"), size_guidance={"images": 0})
+    events.Reload()
+    assert {"video/original", "attention/original"} <= set(events.Tags()["images"])
+    output = tmp_path / "grid.gif"
+    assert main(["video", str(run), "seconds=0.4", "attention=auto", f"output={output}"]) == 0
+    film = frames(output)
+    assert film.shape[1:] == (2 * 84 + video.HEAD, 2 * 84 + 8, 3)
+    assert film[:, video.HEAD :].std(axis=(1, 2)).max() > 10
+
+
+def test_numbers_cannot_be_filmed(tmp_path: Path, commands: Commands) -> None:
+    run = tmp_path / "pole"
+    game = ["env=gymnasium", "total_steps=32", "eval.every=32", "eval.episodes=1", "media=6"]
+    small = [word for word in SMALL if not word.startswith("encoder.")]
+    assert main(["train", *small, *game, "algo.n_epochs=1", f"run_dir={run}"]) == 0
+    commands.refuse(["video", str(run), f"output={tmp_path / 'a.gif'}"], "CartPole-v1", "screen")

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import coverage
 from reprl.analysis.stats import Sample, mean_estimate
+from reprl.evaluation.rating import bounds, deviance, strengths
 from reprl.rng import numpy_stream
 
 EXPERIMENTS = 4000
@@ -74,6 +75,54 @@ def test_bootstraps_are_too_narrow(components) -> None:
     cells, bca = coverage.of_bootstraps(coverage.typical(components), 20, 300)
     assert max(cells) < 0.85
     assert bca[0] < 0.9
+
+
+@pytest.mark.parametrize("match", coverage.MATCHES, ids=lambda m: f"{m.name} {m.apart:.0f}")
+def test_intervals_of_ratings_cover(match: coverage.Match) -> None:
+    few, _, many, most = coverage.of_ratings(match, 400)
+    # Four standard errors of a share of 0.95 over 400 experiments are 0.044.
+    for mean, least in (many, most):
+        assert mean > 0.93
+        assert least > 0.90
+    assert few[0] > 0.86
+    assert few[1] > 0.75  # three starts of twelve agents with many draws: the page says so
+
+
+def test_resampled_games_did_not_cover_a_rating() -> None:
+    close, *_, far = [coverage.of_resampled_games(match, 400) for match in coverage.TWO]
+    assert close[0] < 0.85
+    assert max(far[:2]) < 0.05
+    assert far[2] < 0.4
+
+
+def test_the_simulated_interval_of_a_rating_is_the_reports() -> None:
+    inside = 0
+    for match in coverage.MATCHES:
+        rng = numpy_stream(1, "coverage", "ratings", "test")
+        won = coverage.wins(match.scores(rng, 8, 6))
+        together = strengths(won)
+        truth = together.best + rng.normal(0, 1, together.best.shape)
+        held = deviance(together, truth) <= together.limit
+        for one, at, expected in zip(won, truth, held, strict=True):
+            low, high = bounds(strengths(one))
+            assert ((low <= at) & (at <= high)).tolist() == expected.tolist()
+        inside += held.mean() / len(coverage.MATCHES)
+    assert 0.2 < inside < 0.98  # both kinds were seen
+
+
+def test_the_truth_of_agents_with_draws_is_what_many_starts_say() -> None:
+    match = coverage.Match("two", (0.0, 1.0), "draws")
+    won = coverage.wins(match.scores(numpy_stream(2, "coverage", "draws"), 1, 50_000)).sum((0, 1))
+    apart = np.log(won[1, 0] / won[0, 1])  # of two agents the maximum is in closed form
+    assert np.diff(match.truth(50_000))[0] == pytest.approx(apart, abs=0.05)
+
+
+def test_the_page_has_a_table_of_ratings_made_by_the_script() -> None:
+    page = coverage.PAGE.read_text()
+    made = coverage.replaced(page, "made\n", "ratings", "end ratings")
+    assert "<!-- ratings -->\nmade\n<!-- end ratings -->" in made
+    for match in coverage.MATCHES:
+        assert f"| {match.name} | {match.apart:.0f} | " in page
 
 
 def test_the_page_has_a_table_made_by_the_script() -> None:

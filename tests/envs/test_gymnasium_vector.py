@@ -9,6 +9,7 @@ import pytest
 import stable_baselines3
 import torch
 from gymnasium import spaces
+from gymnasium.wrappers import FrameStackObservation
 
 from reprl.algorithms import PPO
 from reprl.envs import make_vec_env
@@ -35,6 +36,17 @@ class Glowing(gymnasium.Env[np.ndarray, int]):
         return np.full((8, 10, 3), self.steps, np.uint8) * np.arange(3, dtype=np.uint8)
 
 
+class Gray(Glowing):
+    observation_space = spaces.Box(0, 255, (8, 10), np.uint8)
+
+    def _picture(self) -> np.ndarray:
+        return np.full((8, 10), self.steps, np.uint8)
+
+
+def stacked() -> gymnasium.Env[Any, Any]:
+    return FrameStackObservation(Gray(), 4)
+
+
 class Dice(gymnasium.Env[np.ndarray, int]):
     """Has a chance that no seed rules."""
 
@@ -50,11 +62,12 @@ class Dice(gymnasium.Env[np.ndarray, int]):
 
 @pytest.fixture(autouse=True)
 def own_environments() -> Iterator[None]:
-    for kind in (Glowing, Dice):
-        gymnasium.register(f"reprl-test-{kind.__name__}-v0", entry_point=kind)
+    made_by = {"Glowing": Glowing, "Dice": Dice, "Stacked": stacked}
+    for kind, entry in made_by.items():
+        gymnasium.register(f"reprl-test-{kind}-v0", entry_point=entry)
     yield
-    for kind in (Glowing, Dice):
-        gymnasium.registry.pop(f"reprl-test-{kind.__name__}-v0")
+    for kind in made_by:
+        gymnasium.registry.pop(f"reprl-test-{kind}-v0")
 
 
 def made(name: str = "CartPole-v1", n_envs: int = 3, seed: int = 5, **more: Any) -> GymVecEnv:
@@ -133,6 +146,16 @@ def test_pictures_come_channels_first_and_rewards_scaled() -> None:
     _, _, dones, infos = env.step(np.array([0]))
     assert dones[0]
     assert infos[0]["TimeLimit.truncated"]
+
+
+def test_frames_that_gymnasium_stacked_come_as_they_are() -> None:
+    env = made("reprl-test-Stacked-v0", n_envs=1)
+    assert env.channels == 1  # four gray frames
+    env.reset()
+    seen, *_ = env.step(np.array([1]))
+    assert np.asarray(seen)[0, :, 0, 0].tolist() == [0, 0, 0, 1]
+    assert env.frame(0).shape == (8, 10, 3)
+    assert (env.frame(0) == 1).all()  # the newest one
 
 
 def test_sticky_actions_and_variants_are_refused() -> None:

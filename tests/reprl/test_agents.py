@@ -61,6 +61,22 @@ def test_it_is_evaluated_by_name_into_a_folder_of_its_own(by_name: str, agent: P
     assert "small" in Path("page/report.html").read_text()
 
 
+def test_where_it_looks_and_what_it_holds_is_asked_by_name(by_name: str, agent: Path) -> None:
+    there = sorted(agent.rglob("*"))
+    assert main(["attention", by_name, "steps=32"]) == 0
+    assert main(["probe", by_name, "frames=200", "games=3", "every=1", "player=random"]) == 0
+    work = Path("runs/agents/small")
+    scores = pd.read_csv(work / "attention" / "scores.csv")
+    probes = pd.read_csv(work / "evaluation" / "probes.csv")
+    for table in (scores, probes):
+        assert set(table["run"]) == {"small"}
+        assert set(table["step"]) == {96}
+    assert {"ball", "paddle"} <= set(scores["object"])
+    assert (work / "attention" / "original.png").stat().st_size > 1000
+    assert probes[probes["source"] == "agent"][["r2", "balanced_accuracy"]].notna().any().all()
+    assert sorted(agent.rglob("*")) == there  # it ships as it is
+
+
 def test_it_begins_a_run_and_is_not_resumed(by_name: str, agent: Path) -> None:
     assert train(Path("next"), f"parent={by_name}", "total_steps=64") == 0
     assert json.loads(Path("next/run.json").read_text())["status"] == "finished"

@@ -227,6 +227,23 @@ def test_unusual_values_are_named() -> None:
     assert load([*masked, falling]).auxiliary["repr_coef"]["start"] == 0.2
 
 
+def test_phases_that_never_come_are_named() -> None:
+    words = [*CPU, "algo=ppg", "algo.n_policy_phases=4", "env.n_envs=8", "algo.n_steps=128"]
+    (warning,) = load([*words, "total_steps=3072"]).warnings()
+    for part in ("algo.n_policy_phases=4", "1024", "total_steps=3072", "no auxiliary phase"):
+        assert part in warning
+    assert load([*words, "total_steps=3073"]).warnings() == []  # the fourth rollout goes beyond
+    assert load([*words, "total_steps=3072", "algo.auxiliary_epochs=0"]).warnings() == []
+
+
+def test_a_folder_of_a_run_that_could_not_learn_is_still_read() -> None:
+    words = ["env=gymnasium", "env.id=Pendulum-v1", "algo=sac", "total_steps=500"]
+    with refuses("algo.learning_starts=1000", "total_steps=500"):
+        load([*CPU, *words])
+    learned = load([*CPU, *words, "total_steps=2000"]).plain()
+    assert check({**learned, "run_dir": None, "total_steps": 500}).algo["learning_starts"] == 1000
+
+
 def test_the_instruments_and_the_compiler_are_keys_of_every_algorithm() -> None:
     plain = {"reinforce", "recurrent_ppo", "dqn", "qrdqn"}  # no fast mode
     plain |= {"sac", "td3", "ddpg", "impala", "apex"}

@@ -43,6 +43,10 @@ DQN += [
     "algo.double=true",
     "algo.instrument_every=5",
 ]  # whose buffer wraps before the first kill
+SAC = ["algo=sac", "env.continuous=true", "env.n_envs=2", "algo.learning_starts=32"]
+SAC += ["algo.batch_size=16", "algo.buffer_size=160", "algo.train_freq=4", "algo.noise=ou"]
+SAC += ["algo.gradient_steps=1", "algo.share_encoder=true"]
+RECURRENT = [*PPO, "algo=recurrent_ppo", "algo.lstm_size=16"]
 SCHEDULE = ["total_steps=640", "checkpoint.every=192", "eval.every=320", "log.every=96"]
 
 # Dies by its own SIGKILL at the n-th file of a checkpoint: the folder is half written then.
@@ -81,8 +85,8 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [PPO, A2C, IMITATION, PPG, DQN],
-    ids=["ppo", "a2c", "imitation", "ppg", "dqn"],
+    [PPO, A2C, IMITATION, PPG, DQN, SAC, RECURRENT],
+    ids=["ppo", "a2c", "imitation", "ppg", "dqn", "sac", "recurrent_ppo"],
 )
 def test_a_killed_run_ends_like_one_never_interrupted(settings: list[str], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"

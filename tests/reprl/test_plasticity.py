@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from reprl.algorithms import PPO
+from reprl.algorithms import DQN, PPO, SAC
+from reprl.envs import make_vec_env
 from reprl.plasticity import Plasticity, fitted_share, fresh_encoder, measure
 from tests.helpers import refuses
 from tests.toys.catch import SIZE, Catch
@@ -36,6 +37,23 @@ def test_a_healthy_network_learns_and_a_dead_one_does_not(pictures: np.ndarray) 
     assert dead.fresh == healthy.fresh
     assert dead.trained < 0.05
     assert dead.ratio < 0.1
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_the_encoder_of_other_agents_is_the_one_that_acts(
+    pictures: np.ndarray, share: bool
+) -> None:
+    games = {"size": SIZE, "stack": 4, "n_envs": 2, "seed": 1, "continuous": True}
+    buffer = {"buffer_size": 40, "seed": 0, "device": "cpu"}
+    sac = SAC("CnnPolicy", make_vec_env(**games), encoder=ENCODER, share_encoder=share, **buffer)
+    policy: Any = sac.policy
+    acting = policy.critic.features_extractor if share else policy.actor.features_extractor
+    dqn = DQN("CnnPolicy", Catch(), encoder=ENCODER, **buffer)
+    for model, encoder in ((sac, acting), (dqn, dqn.q_net.features_extractor)):
+        assert measure(model, pictures, steps=80, seed=1).ratio > 0.5
+        with torch.no_grad():
+            encoder.cnn[2].bias.fill_(-1e6)
+        assert measure(model, pictures, steps=80, seed=1).ratio < 0.1
 
 
 def test_shares_by_hand(pictures: np.ndarray) -> None:

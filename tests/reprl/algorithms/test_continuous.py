@@ -159,8 +159,9 @@ def test_what_it_has_not_is_said() -> None:
         SAC("MlpPolicy", cart, **SMALL)
     with refuses("SAC", "mode=plain"):
         SAC("MlpPolicy", env(), mode="fast", **SMALL)
-    with refuses("noise_goal", "two scores"):
-        TD3("MlpPolicy", env(), noise="ou", noise_goal=[1, 1], **SMALL)
+    for goal in ([1, 1], [50, 5]):
+        with refuses(f"noise_goal={goal}", "two scores"):
+            TD3("MlpPolicy", env(), noise="ou", noise_goal=goal, **SMALL)
     with refuses("noise_goal", "algo.noise=normal"):
         TD3("MlpPolicy", env(), noise_goal=[0, 1], **SMALL)
     with refuses("gradient_steps=0"):

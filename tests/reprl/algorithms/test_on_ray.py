@@ -108,6 +108,6 @@ def test_without_ray_it_says_what_to_install(
 ) -> None:
     for algo in ("impala", "apex"):
         run = tmp_path / algo
-        assert main(["train", *SMALL, f"algo={algo}", "total_steps=100", f"run_dir={run}"]) == 2
+        assert main(["train", *SMALL, f"algo={algo}", "total_steps=9000", f"run_dir={run}"]) == 2
         assert "pip install 'reprl[ray]'" in capsys.readouterr().err
         assert not run.exists()

@@ -2,11 +2,17 @@
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from sb3_contrib.qrdqn.policies import QRDQNPolicy
+from stable_baselines3.common.policies import ContinuousCritic
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
 
-from reprl.algorithms import A2C, PPO, rebuild
+from reprl.algorithms import A2C, DQN, PPO, QRDQN, SAC, TD3, rebuild
 from reprl.auxiliary import Contrastive
 from reprl.encoders import Nature
 from tests.helpers import refuses, space
@@ -52,6 +58,65 @@ def test_policies_that_the_update_would_not_follow_are_refused(name: str) -> Non
         make(encoder=None, policy_kwargs=sb3s_way)
     with refuses("mode=fast", f"{name}=True"):
         make(encoder=None, policy_kwargs={name: False}, mode="fast")
+
+
+class Doubled(QNetwork):
+    """Twice what its layers say."""
+
+    def forward(self, obs: Any) -> Any:
+        return 2 * super().forward(obs)
+
+
+class Blind(ContinuousCritic):
+    """Sees nothing."""
+
+    def extract_features(self, obs: Any, features_extractor: Any) -> Any:
+        return torch.zeros_like(super().extract_features(obs, features_extractor))
+
+
+class DoubledPolicy(DQNPolicy):
+    def make_q_net(self) -> QNetwork:
+        arguments = self._update_features_extractor(self.net_args, features_extractor=None)
+        return Doubled(**arguments)
+
+
+class PatchedPolicy(QRDQNPolicy):
+    def make_quantile_net(self) -> Any:
+        network = super().make_quantile_net()
+        network.forward = lambda obs: 2 * type(network).forward(network, obs)  # type: ignore[method-assign]
+        return network
+
+
+class _BlindCritics:
+    def make_critic(self, features_extractor: Any = None) -> Blind:
+        found = self._update_features_extractor(self.critic_kwargs, features_extractor)  # type: ignore[attr-defined]
+        return Blind(**found)
+
+
+class BlindSACPolicy(_BlindCritics, SACPolicy):
+    pass
+
+
+class BlindTD3Policy(_BlindCritics, TD3Policy):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "said"),
+    [
+        (DQN, DoubledPolicy, ("Doubled", "forward()", "QNetwork")),
+        (QRDQN, PatchedPolicy, ("forward()", "QuantileNetwork")),
+        (SAC, BlindSACPolicy, ("Blind", "extract_features()", "ContinuousCritic")),
+        (TD3, BlindTD3Policy, ("Blind", "extract_features()", "ContinuousCritic")),
+    ],
+)
+def test_networks_that_the_update_would_not_follow_are_refused(
+    kind: Any, policy: Any, said: tuple[str, ...]
+) -> None:
+    env = gymnasium.make("CartPole-v1" if kind in (DQN, QRDQN) else "Pendulum-v1")
+    with refuses(*said):
+        kind(policy, env, buffer_size=32, seed=0, device="cpu")
+    kind("MlpPolicy", env, buffer_size=32, seed=0, device="cpu")
 
 
 @pytest.mark.parametrize("term", ["kl", "clip_fraction", "gradient", "rl", "total"])

@@ -14,6 +14,8 @@ from torch import Tensor
 from reprl import checkpoint
 from reprl.algorithms import DDPG, DQN, QRDQN, SAC, TD3
 from reprl.augmentation.base import Augmentation, View
+from reprl.auxiliary import Contrastive
+from reprl.config.schema import load
 from reprl.envs import make_vec_env
 from reprl.policy import q_forward
 from tests.helpers import refuses
@@ -79,7 +81,8 @@ def test_a_loss_trains_the_critics_encoder_and_mask(kind: Any, shared: bool, gam
     view = model.losses.view(batch.observations)
     output = q_forward(model.critic, view.observations)
     nothing = torch.zeros(())
-    loss, found = model._with_losses(nothing, output, view, batch.actions, batch, drawn)
+    seen = (view, batch.actions, batch, drawn, lambda features, _: nothing)
+    loss, found = model._with_losses(nothing, output, *seen)
     assert found["loss/contrastive"] == pytest.approx(loss.item() / 0.5)
     encoder = dict(model.critic.features_extractor.named_parameters())
     assert any("attention" in name for name in encoder)
@@ -141,6 +144,7 @@ def test_with_everything_it_goes_on_bit_for_bit_from_its_checkpoint(
     losses = {
         "near": LOSS | {"tau": 0.01},
         "time": {"_target_": "reprl.auxiliary.TemporalContrastive"},
+        "svea": {"_target_": "reprl.auxiliary.Svea"},
     }
     extras = {"attention": "conv", "auxiliary": losses, "augmentation": "shift", "n_steps": 2}
     whole = stick(kind, games, **extras, noise="normal", share_encoder=kind is not TD3)
@@ -172,7 +176,8 @@ def test_quantiles_with_a_silent_loss_are_sb3_contribs(tmp_path: Path) -> None:
     assert same(stock, silent.learn(64))
     plain = catch().learn(64)
     assert not same(plain, catch(auxiliary=LOSS, augmentation=SHIFT).learn(64))
-    extras = {"attention": "conv", "auxiliary": ["contrastive", "spr"], "augmentation": "shift"}
+    extras: dict[str, Any] = {"attention": "conv", "augmentation": "shift"}
+    extras["auxiliary"] = ["contrastive", "spr", "svea"]
     whole = catch(**extras, n_steps=3).learn(64)
     checkpoint.save(whole, tmp_path)
     whole.learn(40, reset_num_timesteps=False)
@@ -196,6 +201,18 @@ def test_the_quantile_loss_is_that_of_painted_pictures() -> None:
         expected = quantile_huber_loss(now, targets, sum_over_quantiles=True).item()
     model.train(1, 8)
     assert model.logger.name_to_value["train/loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_in_curl_the_contrastive_loss_alone_sees_shifted_pictures() -> None:
+    config = load(["device=cpu", "experiment=curl"])
+    parts = {"auxiliary": config.auxiliary, "augmentation": config.augmentation}
+    model = DQN("CnnPolicy", Catch(), **SMALL | {"encoder": SMALL_ENCODER} | parts).learn(16)
+    _, batch = model._sample(8)
+    assert model.losses.view(batch.observations).observations is batch.observations
+    (loss,) = model.losses.terms.each()
+    assert isinstance(loss, Contrastive)
+    view = loss.views(batch.observations, torch.Generator().manual_seed(0)).observations
+    assert not torch.equal(view, batch.observations)
 
 
 @pytest.mark.parametrize("kind", [DQN, SAC])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
 
 from reprl.algorithms import (
     A2C,
@@ -35,6 +34,7 @@ from reprl.config.schema import load
 from reprl.errors import UserError
 from reprl.policy import player_of
 from reprl.runs.train import make_env, make_model
+from tests.reprl.algorithms.test_capture import CaptureAt
 from tests.runs import make_run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "algorithms.md").read_text()
@@ -134,21 +134,6 @@ def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("teacher") / "run", **{"env.stack": 4})
-
-
-class CaptureAt(BaseCallback):
-    """What a checkpoint would hold, at one step."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self.step, self.captured = step, None
-
-    def _on_rollout_start(self) -> None:
-        if self.num_timesteps == self.step:
-            self.captured = self.model.capture()  # type: ignore[attr-defined]
-
-    def _on_step(self) -> bool:
-        return True
 
 
 @pytest.mark.slow

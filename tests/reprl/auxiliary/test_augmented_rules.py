@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from reprl.algorithms import PPO, Imitation, rebuild
+from reprl.augmentation.base import Augmentation, View
 from reprl.auxiliary import DrAC, Soda, Svea, UcbDrAC
 from reprl.auxiliary.bandit import Bandit
 from tests.helpers import refuses
 from tests.reprl.algorithms.test_capture import CaptureAt, fingerprint
 from tests.reprl.auxiliary.test_drac import Invert
-from tests.toys.catch import Catch
+from tests.toys.catch import SMALL_ENCODER, Catch, score
 
 
 def test_svea_by_hand(unmasked: Any) -> None:
@@ -88,6 +90,48 @@ def test_it_finds_the_useful_option_of_a_planted_set() -> None:
     assert max(shares, key=lambda name: shares[name]) == "ucb/blur"
     assert shares["ucb/blur"] > 0.6
     assert sum(shares.values()) == pytest.approx(1)
+
+
+class Exchanged(Augmentation):
+    """Everybody sees another sample's picture: what it shows has nothing to do with the action."""
+
+    def forward(self, observations: Tensor, generator: torch.Generator) -> View:
+        return View(observations.roll(1, 0))
+
+
+class HiddenMirror(Augmentation):
+    """Left and right exchanged, and nothing said of it: the actions are the wrong ones."""
+
+    def forward(self, observations: Tensor, generator: torch.Generator) -> View:
+        return View(observations.flip(-1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_agent_finds_the_option_that_does_not_ruin_it(place: int) -> None:
+    """It has learned to play when the three are tried; the first is no better off than the last."""
+    options: list[Any] = [
+        {"_target_": f"{__name__}.{kind.__name__}"} for kind in (Exchanged, HiddenMirror)
+    ]
+    options.insert(place, "intensity")
+    steps = {"n_steps": 16, "batch_size": 128, "n_epochs": 3}
+    rates = {"learning_rate": 3e-3, "gamma": 0.95, "ent_coef": 0.01}
+    ucb = {"coef": 1.0, "options": options, "exploration": 0.3, "begin": 8 * 256}
+    model = PPO(
+        "CnnPolicy",
+        Catch(16, place, stack=2, cut=False),
+        encoder=SMALL_ENCODER,
+        auxiliary={"_target_": "reprl.auxiliary.UcbDrAC", **ucb},
+        seed=place,
+        device="cpu",
+        **steps,
+        **rates,
+    ).learn(40 * 256)
+    bandit = model.losses.modules["ucbdrac"].bandit
+    assert bandit.counts.sum() == 33
+    assert bandit.counts.argmax() == bandit.scores.nanmean(1).argmax() == place
+    assert bandit.counts[place] > 0.4 * 33
+    assert score(model) > 0.5  # random play: -0.35, the best possible: 0.9
 
 
 def test_the_chosen_option_makes_the_views(unmasked: Any) -> None:

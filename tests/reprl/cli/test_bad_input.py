@@ -39,6 +39,8 @@ profile=maybe | profile=maybe | true or false
 profil=true | profil | Did you mean 'profile'?
 stop.score=200 ranks=2 | stop.score=200 | ranks=1
 stop.score=200 stop.games=101 | stop.games=101
+stop.score=200 +algo.stats_window_size=10 | stop.score=200 | stop.games=100 | stats_window_size=10
+algo=pretrain auxiliary=contrastive stop.score=9 | stop.score=9 | games
 stop.step=0 | stop.step=0 | at least 1
 stop.step=500 ranks=2 | stop.step=500 | ranks=1
 algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
@@ -49,6 +51,8 @@ algo=a2c algo.momentum=0.9 | algo.momentum | algo.optimizer=adam
 +algo.intrinsic=rnd | algo.intrinsic=rnd | set with intrinsic=
 algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
 algo=imitation env=gymnasium | algo=imitation | scripted agent | CartPole
+experiment=imitation env=gymnasium | algo=imitation | scripted agent | CartPole
+experiment=imitation env=procgen | algo=imitation | scripted agent | coinrun
 algo=imitation env.game=boxing | algo=imitation | scripted agent | boxing
 algo=imitation algo.beta={{start:1,kind:linear}} | algo.beta.kind | algo.beta.end
 algo=imitation algo.beta={{start:2,until:0.5}} | algo.beta.start=2
@@ -126,6 +130,11 @@ env.continuous=true algo=sac mode=fast | algo=sac | mode=plain
 env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise=pink | algo.noise=pink | normal
 env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_sigma=-1 | algo.noise_sigma=-1
 env=gymnasium env.id=Pendulum-v1 algo=td3 algo.noise_goal=[-200] | algo.noise_goal | 2 numbers
+env=gymnasium env.id=Pendulum-v1 algo=td3 algo.noise_goal=[50,5] | algo.noise_goal=[50, 5] | lower
+env=gymnasium env.id=Pendulum-v1 algo=sac algo.noise_goal=[5,50] | noise_goal | algo.noise=normal
+env=gymnasium env.id=Pendulum-v1 algo=sac total_steps=1000 | algo.learning_starts=1000 | below 1000
+algo=dqn algo.learning_starts=500000 total_steps=1e5 | learning_starts=500000 | total_steps=100000
+algo=apex total_steps=2000 | algo.learning_starts=5000 | total_steps=2000
 env=gymnasium env.id=Pendulum-v1 algo=sac algo.ent_coef=automatic | algo.ent_coef=automatic | auto
 env=gymnasium env.id=Pendulum-v1 algo=ddpg algo.policy_delay=2 | algo.policy_delay
 env=gymnasium env.id=Pendulum-v1 algo=td3 +algo.action_noise=1 | algo.action_noise | algo.noise
@@ -494,7 +503,7 @@ record {run} | minari=NAME-v0
 record {run} minari=x-v0 | is no recording
 rate | rate
 rate {empty} | {empty} | reprl evaluate
-rate {run} resamples=1 | resamples=1
+rate {run} resamples=1 | no key 'resamples'
 rate {run} | evaluate another
 plasticity | exactly one run folder
 plasticity {empty} | {empty}

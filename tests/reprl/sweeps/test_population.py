@@ -1,6 +1,7 @@
 """`sweep=pbt` without Ray: what it refuses, what members begin with, and who came from whom."""
 
 import importlib.util
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,8 @@ def test_what_a_population_cannot_be_is_one_sentence(
     if "algo" in keys:  # of another algorithm than the one that the run is set to
         keys |= {"algo.n_steps", "algo.batch_size", "algo.clip_range"}
     rest = [word for word in RUN if word.partition("=")[0] not in keys]
+    if {"algo=dqn", "algo=qrdqn", "algo=sac"} & {*words}:
+        rest.append("algo.learning_starts=32")
     with refuses(*said):
         plan([*rest, *words, f"run_dir={tmp_path}"], [])
 
@@ -141,7 +144,11 @@ def test_another_population_needs_another_folder(tmp_path: Path) -> None:
         require_same(one, "2.61.0")
     with refuses("population.json", "space", "run_dir="):
         require_same(plan([*RUN, RATE, GAMMA, f"run_dir={tmp_path}"], []), "2.60.0")
-    (tmp_path / "population.json").write_text("nothing")
+    record = tmp_path / "population.json"
+    record.write_text(record.read_text().replace('"version": 2', '"version": 1'))
+    with refuses("population.json", "version 1", "version 2", "run_dir="):
+        require_same(one, "2.60.0")  # it would train all of it anew
+    record.write_text("nothing")
     with refuses("population.json", "cannot be read"):
         require_same(one, "2.60.0")
 
@@ -259,21 +266,59 @@ def test_every_key_that_may_change_is_tried() -> None:
     assert not {*LIVE} - algorithm_keys()
 
 
+MEANT = {("momentum", None): 0.9, ("target_entropy", "auto"): -1.0}  # Adam's own, one action's
+OPTIMIZERS = {"momentum": "adam", "rms_prop_eps": "rmsprop_tf"}  # which have it
+
+
+def in_force(model: Any, key: str) -> list[Any]:
+    """What an agent that has learned goes by, at each of the places where it is read."""
+    groups = [group for each in model.optimizers().values() for group in each.param_groups]
+    epsilon: Any = getattr(model, "exploration_schedule", None)
+    at: dict[str, Callable[[], list[Any]]] = {
+        "learning_rate": lambda: [group["lr"] for group in groups],
+        # of the policy's parameters, which are the first group
+        "weight_decay": lambda: [
+            each.param_groups[0]["weight_decay"] for each in model.optimizers().values()
+        ],
+        "rms_prop_eps": lambda: [group["eps"] for group in groups],
+        "momentum": lambda: [group["betas"][0] for group in groups],
+        "exploration_initial_eps": lambda: [epsilon(1.0)],
+        "exploration_final_eps": lambda: [epsilon(0.0)],
+        # after which tenth of the run it is as small as at its end
+        "exploration_fraction": lambda: [
+            next(k / 10 for k in range(11) if epsilon(1 - k / 10) == pytest.approx(epsilon(0.0)))
+        ],
+        "noise_sigma": lambda: [noise._sigma[0] for noise in model.noise.noises],
+        "gae_lambda": lambda: [model.rollout_buffer.gae_lambda],
+        "gamma": lambda: [getattr(model, "rollout_buffer", model).gamma],
+    }
+    if key == "ent_coef" and hasattr(model, "ent_coef_tensor"):
+        return [pytest.approx(model.ent_coef_tensor.item())]
+    if key in at:
+        return at[key]()
+    found = getattr(model, {"normalize_advantage": "normalize_returns"}.get(key, key), None)
+    found = getattr(model, key) if found is None else found
+    return [found(1.0) if callable(found) else found]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_a_checkpoint_goes_on_with_another_value_of_each_live_key(algo: str) -> None:
     words = [word for word in NUMBERS if not word.startswith("sweep")]
-    words += [f"algo={algo}", "total_steps=64", *ALGORITHMS[algo]]
+    words += [f"algo={algo}", "total_steps=64"]
+    words += [word.replace("learning_starts=32", "learning_starts=4") for word in ALGORITHMS[algo]]
     if algo in ("ppo", "ppg", "idaac", "recurrent_ppo"):
         words.append("algo.batch_size=8")
-    if algo == "a2c":
-        words.append("algo.optimizer=adam")  # which has momentum
+    if algo in ("sac", "td3", "ddpg"):
+        words.append("algo.noise=normal")
     if algo == "ppg":
         words += ["algo.n_policy_phases=2", "algo.auxiliary_batch_size=8"]
     config = load(words)
     keys = [key for key in config.algo if key in LIVE_VALUES]
     assert "learning_rate" in keys
     for key in keys:
+        if algo in ("a2c", "reinforce") and key in OPTIMIZERS:
+            config = load([*words, f"algo.optimizer={OPTIMIZERS[key]}"])
         values = (0.1, 0.2) if (algo, key) == ("sac", "ent_coef") else LIVE_VALUES[key]
         with closing(make_env(config)) as env:
             first, second = (
@@ -284,3 +329,9 @@ def test_a_checkpoint_goes_on_with_another_value_of_each_live_key(algo: str) -> 
             first.learn(4 * first.steps_per_update)
             second.restore(first.capture())
             second.learn(4 * second.steps_per_update, reset_num_timesteps=False)
+            went_on = second.num_timesteps - first.num_timesteps
+            assert went_on == 4 * second.steps_per_update
+            for model, value in zip((first, second), values, strict=True):
+                found = in_force(model, key)
+                wanted = MEANT.get((key, value), value)
+                assert found == [wanted] * len(found), f"{key}={value}"

@@ -267,6 +267,33 @@ def test_a_killed_launcher_loses_no_trial_and_counts_none_twice(
     assert score_of(RunFolder(tmp_path / "straight")) == table["score"][1]
 
 
+@pytest.mark.slow
+def test_two_launchers_train_one_search_to_its_end(tmp_path: Path) -> None:
+    place, said = tmp_path / "search", [tmp_path / name for name in ("one", "two")]
+    changed = {"total_steps": 2048, "checkpoint.every": 1024, "eval.every": 1024, "sweep.trials": 3}
+    words = [word for word in RUN if word.partition("=")[0] not in changed]
+    words += [*(f"{key}={value}" for key, value in changed.items()), f"run_dir={place}"]
+    command = [sys.executable, "-m", "reprl", "train", "-m", *words]
+    launchers = []
+    for file in said:
+        with file.open("w") as out:
+            launchers.append(subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT))
+    assert [launcher.wait() for launcher in launchers] == [0, 0]
+    texts = [file.read_text() for file in said]
+    both = "".join(texts)
+    for number in range(3):
+        assert both.count(f"trial {number} started") == 1
+    assert all("started" in text for text in texts)
+    assert "resumed" not in both
+    assert "killed" not in both
+    assert "waiting for what other launchers train: trial" in both  # three trials are odd
+    assert all("3 complete" in text for text in texts)
+    table = pd.read_csv(place / "trials.csv")
+    assert table["state"].tolist() == ["complete"] * 3
+    assert len(list(place.glob("*/run.json"))) == 3
+    assert [score_of(RunFolder(place / str(name))) for name in table["folder"]] == [*table["score"]]
+
+
 ECHO = [
     *("env=gymnasium", "env.id=echo_gym:Echo-v0", "device=cpu", "threads=1", "progress=off"),
     *("env.n_envs=4", "total_steps=512", "eval.every=512", "eval.episodes=10", "media=0"),
