@@ -375,9 +375,14 @@ def check_motion(config: Config) -> None:
     ):
         wanted.append(f"auxiliary={named['auxiliary']}")
     if wanted:
+        words = " and ".join(wanted)
+        if config.env.game.startswith((GYMNASIUM, PROCGEN)):
+            raise UserError(
+                f"{words} would never see change: environments of this kind show one picture at a "
+                "time, without a stack."
+            )
         raise UserError(
-            f"{' and '.join(wanted)} with env.stack=1 would never see change: set env.stack to 2 "
-            "or more."
+            f"{words} with env.stack=1 would never see change: set env.stack to 2 or more."
         )
 
 
