@@ -20,6 +20,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 ARMS = {"scratch": "from nothing", "tuned": "from an agent of the clean game"}
 VARIANTS = ("green_lines", "diagonals")
 INITS = {"sb3": "SB3's: orthogonal", "xavier": "Xavier", "he": "He"}
+NOT_RUN = "Announced in [the protocol](protocol.md), and not run yet."
 FIT = "train/cross_entropy"  # to the labels of the scripted player
 
 
@@ -49,6 +50,8 @@ def gained(learned: str) -> Difference:
 
 def retrained() -> str:
     """Points on the variant, and on the clean game, of both arms' agents, seed by seed."""
+    if not (RESULTS / "finetune").is_dir():
+        return NOT_RUN
     places = ("it", "the clean game")
     heads = [f"{words}, on {place}" for place in places for words in ARMS.values()]
     lines = ["| learns on | " + " | ".join(heads) + " | difference on it |", "|---" * 6 + "|"]
@@ -66,6 +69,8 @@ def retrained() -> str:
 
 def first_weights() -> str:
     """How well imitation fits its labels, and plays, by the weights that it began with."""
+    if not (RESULTS / "initialisation").is_dir():
+        return NOT_RUN
     heads = (
         "`encoder.init`",
         "cross-entropy to the labels, halfway",

@@ -399,6 +399,7 @@ def sentences() -> dict[str, list[str]]:
         f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
         "only one that still plays on `diagonals`"
     )
+    page.append(agents_page.robust())
     page += _of_looks(summary)
     page += _of_first(first)
     return {"docs/results.md": page, "README.md": _readme(), "docs/algorithms.md": _algorithms()}
