@@ -86,6 +86,8 @@ def parts() -> str:
     lines = ["| what is added | " + " | ".join(COLUMNS) + " |", "|---" * 5 + "|"]
     for words, methods in PARTS.items():
         cells = [_cell(i, method) for i, method in enumerate(methods)]
+        if not any(cells):
+            continue  # announced, and not run yet
         lines.append(f"| {words} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -499,6 +499,7 @@ def _readme() -> list[str]:
     return [
         f"{best[CLEAN]:.0f} points, and at least {best[PUBLISHED].min():.0f} on each of the four "
         "published variants.",
+        agents_page.robust(),
         f"its peak is on ball or paddle in {100 * adaptive['value']:.0f} % of looks behind the "
         f"lines, by chance {100 * adaptive['chance']:.1f} %.",
         f"its peak is there in {100 * plain['value']:.0f} % of looks behind the lines",
