@@ -239,7 +239,9 @@ def found() -> str:
             "mask that sees motion alone, over frames, keeps "
             f"{_span([kept(MOTION, v) for v in boxes])} behind boxes and "
             f"{_span([kept(MOTION, v) for v in lines])} behind lines, of a clean score of "
-            f"{whole[MOTION]:.0f}.",
+            f"{whole[MOTION]:.0f}; as a hard one that lets nothing else through "
+            f"{_span([kept(JOINED, v) for v in boxes])} and "
+            f"{_span([kept(JOINED, v) for v in lines])} of {whole[JOINED]:.0f}.",
             f"**The best combination.** {_combined()}",
             f"**What is unknown.** {_count(min(counts))} to {_count(max(counts)).lower()} runs a "
             "method, by imitation, not reinforcement learning: the intervals are wide and rough, "

@@ -95,7 +95,8 @@ from reprl.algorithms.rllib_engine import Engine
 from reprl.envs import make_vec_env
 from ray.rllib.core.columns import Columns
 
-model = {cls}("CnnPolicy", make_vec_env(n_envs=2, size=36), seed=1, runners=1, encoder="nature")
+env = make_vec_env(n_envs=2, size=36)
+model = {cls}("CnnPolicy", env, seed=1, runners=1, encoder="nature", attention="conv")
 with torch.no_grad():
     for parameter in model.policy.parameters():
         parameter.add_(0.01)
@@ -107,12 +108,15 @@ with Engine(model) as engine:
     batch = {{Columns.OBS: torch.as_tensor(seen)}}
     module = engine.algorithm.learner_group._learner.module["default_policy"]
     {check}
-    before = [p.clone() for p in model.policy.parameters()]
+    before = {{name: p.clone() for name, p in model.policy.named_parameters()}}
     done = engine.train()
     assert done.steps >= model._nominal, done
     for (name, ours), theirs in zip(model.policy.named_parameters(), policy.parameters()):
         assert torch.equal(ours, theirs), name
-    assert any(not torch.equal(a, b) for a, b in zip(before, model.policy.parameters()))
+    now = dict(model.policy.named_parameters())
+    moved = [name for name, p in before.items() if not torch.equal(p, now[name])]
+    assert any("attention" in name for name in moved), moved
+    assert any("attention" not in name for name in moved), moved
     state = model.policy.optimizer.state
     assert any(len(kept) for kept in state.values())
     print("same", done.steps)

@@ -38,10 +38,10 @@ def test_jobs_run_on_both_nodes_and_a_killed_one_goes_on_from_its_checkpoint(clu
     sweep = tmp_path / "sweep"
     arguments = ["seed=0,1,2,3", "checkpoint.every=320", f"run_dir={sweep}"]
     process = sweep_on(*cluster, *arguments)
-    manifest = wait_for(
-        lambda: next(iter(sweep.glob("000*/checkpoints/*/manifest.json")), None), "checkpoint"
+    killed = wait_for(
+        lambda: next((run for run in sweep.glob("000*") if checkpoint.steps(run)), None),
+        "checkpoint",
     )
-    killed = manifest.parents[2]
     training = record(killed)["pid"]
     worker = parent_of(training)
     os.kill(worker, signal.SIGKILL)  # Ray starts the job again
