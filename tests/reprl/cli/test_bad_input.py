@@ -158,7 +158,7 @@ env=procgen env.stack=4 | env.stack
 env=procgen env.variant=green_lines | 'green_lines' | only original and unseen
 env=procgen augmentation=flip | augmentation=flip | procgen/coinrun
 env=procgen attention=motion | attention=motion | one picture at a time
-env=gymnasium env.id=MiniGrid-Empty-5x5-v0 encoder=nature attention=motion | attention=motion | one picture at a time
+env=gymnasium env.id=MiniGrid-Empty-5x5-v0 encoder=nature attention=motion | one picture at a time
 env.game=coinrun | 'coinrun' | env=procgen
 env.game=procgen/coinrun | env.game=procgen/coinrun | env=procgen
 env.levels=5 | env.levels
