@@ -101,6 +101,7 @@ ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
     "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
     "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
     "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
+    "qrdqn": ("Breakout, pictures of 44x44", "QR-DQN, two gradient steps for eight of the game"),
     "curl": ("Breakout, pictures of 44x44", "`experiment=curl env.size=44`"),
 }
 
