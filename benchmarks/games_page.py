@@ -101,7 +101,8 @@ ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
     "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
     "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
     "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
-    "qrdqn": ("Breakout, pictures of 44x44", "QR-DQN, two gradient steps for eight of the game"),
+    "qrdqn_short": ("Breakout, pictures of 44x44", "QR-DQN, a rate of 1e-4"),
+    "qrdqn_long": ("Breakout, pictures of 44x44", "QR-DQN, a rate of 2.5e-4"),
     "curl": ("Breakout, pictures of 44x44", "`experiment=curl env.size=44`"),
 }
 
