@@ -231,6 +231,7 @@ def test_reinforce_adds_the_intrinsic_return_of_a_game_by_hand() -> None:
 
 LOCK: dict[str, tuple[Any, dict[str, Any]]] = {
     "reinforce": (Reinforce, {"n_steps": 40, "learning_rate": 3e-3}),
+    "bare": (Reinforce, {"n_steps": 40, "learning_rate": 3e-3, "baseline": False}),
     "ppg": (PPG, {"n_policy_phases": 4, "n_epochs": 6, "value_epochs": 6}),
     "idaac": (IDAAC, {"n_epochs": 6, "value_epochs": 9}),
     "recurrent": (RecurrentPPO, {"lstm_size": 32, "at_once": True}),
@@ -254,10 +255,12 @@ def deepest(name: str, intrinsic: Any, seed: int = 1) -> int:
 @pytest.mark.parametrize("name", LOCK)
 def test_it_sees_more_of_a_game_that_pays_nothing(name: str) -> None:
     torch.set_num_threads(1)
-    without, paid = deepest(name, None), deepest(name, RND_SPEC | {"share": 1.0})
+    # without a baseline it is 3 to 14 places more, by the seed: four are asked together
+    seeds, more = ((1, 2, 3, 4), 3) if name == "bare" else ((1,), 6)
+    without = np.mean([deepest(name, None, seed) for seed in seeds])
+    paid = np.mean([deepest(name, RND_SPEC | {"share": 1.0}, seed) for seed in seeds])
     assert without < DEPTH / 2
-    # with four seeds 7 to 17 more; REINFORCE without a baseline 3 to 14, which one run cannot show
-    assert paid >= without + 4, (without, paid)
+    assert paid >= without + more, (without, paid)
 
 
 def test_supervised_learning_takes_none() -> None:
