@@ -53,12 +53,19 @@ ROBUST, BY_TRUTH = (
     "imitation-nature_adaptive-boxes_speckle",
     "imitation-nature-top_k-object_target-boxes_lines",
 )
-ON_CHANGE = {  # on differences: the same four parts as on frames
-    UNTAUGHT: "imitation-nature_differences-conv_21",
-    TAUGHT: "imitation-nature_differences-top_k-motion_target-boxes_lines",
-    MOTION: "imitation-nature_differences-motion",
-    CONTRASTIVE: "imitation-nature_differences-contrastive",
+# masks and the contrastive loss, crossed on frames and on differences: for parts_page's tables
+WITH_CONTRASTIVE = {
+    FRAMES: CONTRASTIVE,
+    UNTAUGHT: f"{UNTAUGHT}-contrastive",
+    MOTION: f"{MOTION}-contrastive",
+    TAUGHT: "imitation-nature-top_k-contrastive+motion_target-boxes_lines",
 }
+ON_CHANGE = {
+    method: method.replace(FRAMES, CHANGE, 1)
+    for pair in WITH_CONTRASTIVE.items()
+    for method in pair
+}
+CROSSED = {*WITH_CONTRASTIVE.values(), *ON_CHANGE.values()} - {CONTRASTIVE, CHANGE}
 METHODS = {  # what their agents see
     FRAMES: "frames",
     SLOW: "background",
@@ -73,10 +80,6 @@ METHODS = {  # what their agents see
     DRAC: "frames, DrAC on boxes",
     CONTRASTIVE: "frames, contrastive",
     ROBUST: "adaptive background, boxes and speckle",
-    ON_CHANGE[UNTAUGHT]: "differences, untaught mask",
-    ON_CHANGE[TAUGHT]: "differences, taught mask",
-    ON_CHANGE[MOTION]: "differences, motion's mask",
-    ON_CHANGE[CONTRASTIVE]: "differences, contrastive",
     BY_TRUTH: "frames, mask taught by the truth",
     OBJECTS: "the true objects alone",
 }
@@ -121,7 +124,7 @@ def explored(folder: str) -> pd.DataFrame:
 def shown() -> dict[str, str]:
     """The methods that have been run, in the page's order."""
     played_ = set(table().methods())
-    strange = played_ - set(METHODS) - {m for m in played_ if is_baseline(m)}
+    strange = played_ - set(METHODS) - CROSSED - {m for m in played_ if is_baseline(m)}
     assert not strange, f"no table of the page has a name for {sorted(strange)}"
     return {method: name for method, name in METHODS.items() if method in played_}
 

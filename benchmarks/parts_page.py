@@ -10,10 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchmarks import declared_page
+from benchmarks.beginnings_page import NOT_RUN
 from reprl.analysis.gap import Played, played
 from reprl.analysis.load import collect
 from reprl.analysis.pairwise import Difference, difference
-from reprl.analysis.stats import Estimate
+from reprl.analysis.stats import Component, Estimate, interval
+from reprl.schema import CLEAN
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = declared_page.PUBLISHED
@@ -24,40 +26,43 @@ COLUMNS = (
     "by PPO, frames",
     "by PPO, differences",
 )
+NOTHING, CONTRASTIVE = "nothing", "a contrastive loss"
 _d = declared_page
-PARTS = {  # what is added -> the methods, in the columns' order; None where it was not run
-    "nothing": (_d.FRAMES, _d.CHANGE, "ppo-nature", "ppo-nature_differences"),
-    "a mask that nobody teaches": (
-        _d.UNTAUGHT,
-        _d.ON_CHANGE[_d.UNTAUGHT],
-        "ppo-nature-conv_21",
-        None,
-    ),
-    "a mask of motion alone": (
-        _d.MOTION,
-        _d.ON_CHANGE[_d.MOTION],
-        "ppo-nature-motion",
-        None,
-    ),
-    "a mask of motion alone, hard and shut": (_d.JOINED, None, None, None),
+MASKS = {  # what each is called on the page -> by imitation on frames, by PPO but for the input
+    "a mask that nobody teaches": (_d.UNTAUGHT, "conv_21"),
+    "a mask of motion alone": (_d.MOTION, "motion"),
     "a mask that is taught by motion (by imitation on pictures with boxes and lines)": (
         _d.TAUGHT,
-        _d.ON_CHANGE[_d.TAUGHT],
-        "ppo-nature-top_k-motion_target",
-        "ppo-nature_differences-top_k-motion_target",
+        "top_k-motion_target",
     ),
-    "a contrastive loss": (
+}
+Methods = tuple[str | None, ...]
+
+
+def _with_a_mask(words: str) -> dict[str, Methods]:
+    """A mask, and the same mask with a contrastive loss."""
+    taught, by_ppo_ = MASKS[words]
+    both = _d.WITH_CONTRASTIVE[taught]
+    learned = (f"ppo-nature-{by_ppo_}", f"ppo-nature_differences-{by_ppo_}")
+    return {
+        words: (taught, _d.ON_CHANGE[taught], *learned),
+        f"{words}, and {CONTRASTIVE}": (both, _d.ON_CHANGE[both], None, None),
+    }
+
+
+UNTAUGHT, MOTION, TAUGHT = MASKS
+PARTS: dict[str, Methods] = {  # what is added -> the methods, in the columns' order
+    NOTHING: (_d.FRAMES, _d.CHANGE, "ppo-nature", "ppo-nature_differences"),
+    CONTRASTIVE: (
         _d.CONTRASTIVE,
         _d.ON_CHANGE[_d.CONTRASTIVE],
         "ppo-nature-contrastive",
         "ppo-nature_differences-contrastive",
     ),
-    "a contrastive loss, boxes in its views": (
-        None,
-        None,
-        "ppo-nature-contrastive-gray_boxes",
-        None,
-    ),
+    **_with_a_mask(UNTAUGHT),
+    **_with_a_mask(MOTION),
+    "a mask of motion alone, hard and shut": (_d.JOINED, None, None, None),
+    **_with_a_mask(TAUGHT),
     "boxes in the pictures of training (by imitation and lines)": (
         _d.DRAWN,
         None,
@@ -65,6 +70,12 @@ PARTS = {  # what is added -> the methods, in the columns' order; None where it 
         None,
     ),
     "kept the same on boxes (DrAC)": (_d.DRAC, None, "ppo-nature-drac-gray_boxes", None),
+    "a contrastive loss, boxes in its views": (
+        None,
+        None,
+        "ppo-nature-contrastive-gray_boxes",
+        None,
+    ),
     "a slow memory of the picture, in place of frames": (
         _d.SLOW,
         None,
@@ -82,7 +93,7 @@ def by_ppo(folder: str) -> Played | None:
 
 
 def parts() -> str:
-    """What each part keeps on the mean of the four, and what it adds to the same without it."""
+    """What each part keeps on the mean of the four, of which clean score."""
     lines = ["| what is added | " + " | ".join(COLUMNS) + " |", "|---" * 5 + "|"]
     for words, methods in PARTS.items():
         cells = [_cell(i, method) for i, method in enumerate(methods)]
@@ -113,12 +124,55 @@ def verdicts() -> str:
     return "\n".join(said)
 
 
+def crossed() -> str:
+    """What differences, masks and the contrastive loss add, each on average over the others."""
+    lines = ["| what is added | " + " | ".join(COLUMNS[:2]) + " |", "|---" * 3 + "|"]
+    bare = [NOTHING, *MASKS]
+    pairs = {CONTRASTIVE: [(one, _and_contrastive(one)) for one in bare]}
+    pairs |= {one: [(NOTHING, one), (CONTRASTIVE, _and_contrastive(one))] for one in MASKS}
+    for words, steps in pairs.items():
+        cells = [_effect([(i, PARTS[a][i], i, PARTS[b][i]) for a, b in steps]) for i in (0, 1)]
+        if any(cells):
+            lines.append(f"| {words} | " + " | ".join(cells) + " |")
+    every = [*bare, *map(_and_contrastive, bare)]
+    whole = _effect([(0, PARTS[one][0], 1, PARTS[one][1]) for one in every])
+    if whole:
+        lines.append(f"| differences, in place of frames | {whole} | |")
+    return "\n".join(lines) if len(lines) > 2 else NOT_RUN
+
+
+def _and_contrastive(words: str) -> str:
+    return CONTRASTIVE if words == NOTHING else f"{words}, and {CONTRASTIVE}"
+
+
+def _effect(steps: list[tuple[int, str | None, int, str | None]]) -> str:
+    """The mean of several differences, each of a method less the one before it."""
+    if not all(_has(i, a) and _has(j, b) for i, a, j, b in steps):
+        return ""
+    found = mean_difference([between(j, str(b), i, str(a)) for i, a, j, b in steps])
+    return f"{found.value:+.0f} [{found.low:.0f}, {found.high:.0f}]"
+
+
+def mean_difference(found: list[Difference]) -> Difference:
+    """The mean of independent differences, with the interval of their variances together."""
+    n = len(found)
+    value = sum(one.value for one in found) / n
+    components = [Component(c.value / n**2, c.freedom) for one in found for c in one.parts]
+    first, second = (sum(getattr(one, key) for one in found) for key in ("n_first", "n_second"))
+    return Difference(value, *interval(value, components), first, second, tuple(components))
+
+
 def added(column: int, method: str) -> Difference:
     """Points on the mean of the four, less those of the same agents without the part."""
-    plain = PARTS["nothing"][column]
+    plain = PARTS[NOTHING][column]
     assert plain is not None
-    first, second = (_played(column, m).sample(m, PUBLISHED) for m in (method, plain))
-    return difference(first, second)
+    return between(column, method, column, plain)
+
+
+def between(column: int, method: str, other_column: int, other: str) -> Difference:
+    """The difference of two methods' points on the mean of the four."""
+    first = _played(column, method).sample(method, PUBLISHED)
+    return difference(first, _played(other_column, other).sample(other, PUBLISHED))
 
 
 def kept(of: Played, method: str) -> Estimate:
@@ -130,11 +184,13 @@ def _cell(column: int, method: str | None) -> str:
     if method is None or not _has(column, method):
         return ""
     of = _played(column, method)
-    return f"{_d.percent(kept(of, method))}, {len(of.scores.loc[[method]])} runs"
+    clean = of.sample(method, [CLEAN]).value
+    runs = len(of.scores.loc[[method]])
+    return f"{_d.percent(kept(of, method))} of {clean:.0f}, {runs} runs"
 
 
 def _has(column: int, method: str | None) -> bool:
-    return any(method in of.scores.index for of in _tables(column))
+    return method is not None and any(method in of.scores.index for of in _tables(column))
 
 
 def _played(column: int, method: str) -> Played:
@@ -147,4 +203,4 @@ def _tables(column: int) -> list[Played]:
     return [of for folder in BY_PPO if (of := by_ppo(folder)) is not None]
 
 
-TABLES = {"parts": parts, "part verdicts": verdicts}
+TABLES = {"parts": parts, "part verdicts": verdicts, "crossed": crossed}

@@ -70,6 +70,7 @@ SETTINGS = (
     "Mean of 20 games",
     "Mean of 20 games, seed by seed from 1 on, and the share",
     "that is kept on the mean of the four variants, with 95 % intervals over runs and games",
+    "mean of 10 or 20 games a variant and seed",
     "by PPO at 200,000 steps",
     "all curves still rise at 200,000 steps",
     "one run each; mean of 20 games and standard error",
