@@ -13,6 +13,7 @@ import pandas as pd
 
 from benchmarks.beginnings_page import NOT_RUN
 from benchmarks.declared_page import COLOURS, OTHER, PUBLISHED
+from reprl.analysis.attention.faithfulness import CONDITIONS
 from reprl.runs.agents import shipped
 from reprl.schema import CLEAN
 
@@ -123,6 +124,47 @@ def severities() -> str:
     return "\n".join(lines) if len(lines) > 2 else NOT_RUN
 
 
+def faithfulness() -> str:
+    """Does the policy depend on what the mask marks, more than on other pixels?"""
+    heads = ("agent", "variant", "deleted, against random pixels")
+    heads += ("against the same mask elsewhere", "points, intact", "without what is marked")
+    heads += ("without as much at random", "what is marked alone", "as much at random alone")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name in MASKED:
+        rows = _measured(name, "attention/faithfulness.csv")
+        if not len(rows):
+            continue
+        for variant in (CLEAN, "green_lines", "diagonals"):
+            part = rows[rows["variant"] == variant].set_index(["test", "condition"])
+            cells = [_gain(part.loc["deletion", order]) for order in ("random", "shifted")]
+            points = part["value"]["return"]
+            cells += [f"{points[condition]:.1f}" for condition in CONDITIONS]
+            lines.append(f"| `agent:{name}` | {variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) if len(lines) > 2 else NOT_RUN
+
+
+def faithful() -> str:
+    """What masked play costs both agents, in one sentence."""
+    rows = pd.concat([_measured(name, "attention/faithfulness.csv") for name in MASKED])
+    points = rows[rows["test"] == "return"].groupby("condition")["value"]
+    low, high = points.min(), points.max()
+    gone, random, alone = "attended removed", "random removed", "attended only"
+    assert high[gone] < low[random]
+    deleted = rows[(rows["test"] == "deletion") & rows["advantage"].notna()]
+    assert deleted["advantage_low"].gt(0).all()
+    return (
+        f"Without the pixels that their masks mark both agents score at most {high[gone]:.1f} "
+        f"points, without as many random ones {low[random]:.0f} to {high[random]:.0f}, with the "
+        f"marked ones alone {low[alone]:.0f} to {high[alone]:.0f}: the policies depend on what is "
+        "marked"
+    )
+
+
+def _gain(row: pd.Series) -> str:
+    ends = [f"{row[f'advantage{end}']:+.2f}" for end in ("", "_low", "_high")]
+    return f"{ends[0]} [{ends[1]}, {ends[2]}]"
+
+
 def _measured(agent: str, file: str) -> pd.DataFrame:
     place = PLACE / agent / file
     return pd.read_csv(place) if place.exists() else pd.DataFrame()
@@ -132,6 +174,7 @@ TABLES = {
     "shipped": scores,
     "shipped more": elsewhere,
     "shipped mask": masks,
+    "shipped faithfulness": faithfulness,
     "shipped twins": twins,
     "shipped severities": severities,
 }

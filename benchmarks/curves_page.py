@@ -19,10 +19,10 @@ PICTURE = Path(__file__).parent.parent / "docs" / "images" / "curves.png"
 BY_PPO = {  # folders of results/ -> name in the figure, and line: one colour an input
     "methods/*_ppo-nature_original_*": ("plain", "C0-"),
     "methods/*_ppo-nature-drac-gray_boxes_*": ("DrAC", "C6-"),
-    "ppo_background/background-s*": ("background", "C1-"),
+    "ppo_background/background-s*": ("slow memory", "C1-"),
     "ppo_differences/differences-s*": ("differences", "C3-"),
     "ppo_long/plain-s*": ("plain, longer", "C0--"),
-    "ppo_long/background-s*": ("background, longer", "C1--"),
+    "ppo_long/background-s*": ("slow memory, longer", "C1--"),
 }
 ZOO = {100_000: 3.2, 200_000: 8.6, 300_000: 11.2, 500_000: 14.7, 1_000_000: 25.7}  # its monitor
 START = 20_480  # before it the expert steers, and no game is the agent's own
@@ -48,7 +48,7 @@ def figure() -> Figure:
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:,.0f}k")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=7, loc="upper left")
+        axes.legend(frameon=False, fontsize=8, loc="upper left")
     left.set_ylabel("points a game, while learning")
     return picture
 

@@ -309,12 +309,12 @@ def notes() -> str:
         (
             "contrastive losses help generalization",
             _said(all(x.low > 0 for x in adds), all(x.high < 0 for x in adds)),
-            f"{_gap(against(CURL))} points against plain PPO, three seeds each; by imitation "
-            f"{_gap(contrast)} against frames alone",
+            f"{_gap(against(CURL))} points against plain PPO, boxes in its views, three seeds "
+            f"each; by imitation, {contrast.n_first} runs, {_gap(contrast)} against frames alone",
         ),
         (
             "attention misses the border, and is wrong after resizing",
-            "held, explained",
+            "explained",
             "no cell of NatureCNN's 7x7 is centred on the paddle ([attention](attention.md)); a "
             "21x21 mask can point there",
         ),
@@ -374,9 +374,10 @@ def sentences() -> dict[str, list[str]]:
         "The four methods that met random gray boxes keep "
         f"{_range(summary.loc[boxed, 'retention'])}, the two that did not "
         f"{_range(summary.loc[[plain, decoder], 'retention'])}.",
-        f"The differences of {_list(clear)} to plain PPO have intervals that exclude 0",
-        f"DrAC's is the largest, {_gap(against(drac))}, and its clean game is not worse "
-        f"({_gap(against(drac, plain, [CLEAN]))}).",
+        f"The differences of {declared_page.listed(clear)} to plain PPO have intervals that "
+        "exclude 0",
+        f"DrAC's is the largest, {_gap(against(drac))}, and no loss on the clean game is "
+        f"seen ({_gap(against(drac, plain, [CLEAN]))}).",
         f"DrAC is also clear of RAD ({_gap(against(drac, 'ppo-nature-gray_boxes'))})",
         f"but not of attention + contrastive ({_gap(against(drac, both))}) or contrastive "
         f"({_gap(against(drac, curl))})",
@@ -399,7 +400,7 @@ def sentences() -> dict[str, list[str]]:
         f"it keeps {100 * boxes['retention']:.0f} % of what it learned on the variants, and is the "
         "only one that still plays on `diagonals`"
     )
-    page.append(agents_page.robust())
+    page += [agents_page.robust(), agents_page.faithful()]
     page += _of_looks(summary)
     page += _of_first(first)
     return {"docs/results.md": page, "README.md": _readme(), "docs/algorithms.md": _algorithms()}
@@ -496,7 +497,10 @@ def _readme() -> list[str]:
     variants = len(variants_of("breakout")) - 1  # without the clean game
     adaptive, plain = (_behind_lines(name) for name in ("imitation_mask", "imitation_where"))
     best = agents_page.published_games("imitation_best").groupby("variant")["episode_return"].mean()
+    slow, frames = (declared_page.kept_span(m) for m in (declared_page.SLOW, declared_page.FRAMES))
     return [
+        "agents that see the difference to a slow memory of the picture keep "
+        f"{slow} of what they learned on four drawings they never saw, agents on frames {frames}.",
         f"{best[CLEAN]:.0f} points, and at least {best[PUBLISHED].min():.0f} on each of the four "
         "published variants.",
         agents_page.robust(),
@@ -545,10 +549,6 @@ def _below(method: str) -> int:
 
 def _gap(found: Difference) -> str:
     return f"{found.value:+.1f} [{found.low:.1f}, {found.high:.1f}]"
-
-
-def _list(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _range(shares: Iterable[float]) -> str:

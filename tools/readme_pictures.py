@@ -3,9 +3,9 @@
     python -m tools.readme_pictures [agent]
 
 docs/images/agents.png: what an agent is shown of each variant, and what two agents score on it.
-docs/images/agents.gif: two agents on green_lines, the same game side by side, under the heat of
-where each looks: its mask where it has one, else where blurring the picture changes its policy. The
-second agent is the one named, else the first of MASKED that ships, else the second of the strip.
+docs/images/agents.gif: two agents on green_lines, side by side from the same start, under the heat
+of where each looks: its mask where it has one, else where blurring the picture changes its policy.
+The second agent is the one named, else the first of MASKED that ships, else that of the strip.
 docs/images/diagonals.gif: the same on diagonals; docs/images/where.gif with a mask over frames.
 docs/images/report_laptop.png, report_phone.png: the first screens of the report of results/methods,
 in Chromium, without which they stay as they are.
