@@ -177,14 +177,12 @@ def replacements(overrides: list[str]) -> list[str]:
         if not changes or not isinstance(value, dict):
             rewritten.append(text)
             continue
-        if key == "attention.hard":  # null in most masks, and then nothing to take away
-            rewritten += [f"{key}=null", text]
-            continue
-        replaces = "_target_" in value
+        replaces = "_target_" in value or key == "attention.hard"
         if not replaces and key not in GROUPS and _is_schedule(value):  # algo.beta has own keys
             schedule(value, name=key)
             replaces = True
-        rewritten += [f"~{key}", f"+{text}"] if replaces else [text]
+        # set to null first: what is null already has nothing that could be taken away
+        rewritten += [f"{key}=null", text] if replaces else [text]
     return rewritten
 
 
