@@ -39,15 +39,24 @@ def coinrun(method: str) -> list[Path]:
     return sorted((ROOT / "results" / "games" / "procgen" / "coinrun").glob(f"{method}-s?"))
 
 
+def coinrun_points(method: str, variant: str) -> list[float]:
+    """Mean points of each seed's games in CoinRun."""
+    games = [pd.read_csv(f / "evaluation" / "episodes.csv") for f in coinrun(method)]
+    return [float(g.loc[g["variant"] == variant, "episode_return"].mean()) for g in games]
+
+
 def coinrun_against(method: str, other: str, variant: str) -> Difference:
     """The difference of two methods' points in CoinRun."""
-
-    def points(folder: Path) -> float:
-        games = pd.read_csv(folder / "evaluation" / "episodes.csv")
-        return float(games.loc[games["variant"] == variant, "episode_return"].mean())
-
-    first, second = (Sample(np.array([points(f) for f in coinrun(m)])) for m in (method, other))
+    first, second = (Sample(np.array(coinrun_points(m, variant))) for m in (method, other))
     return difference(first, second)
+
+
+def coinrun_random(variant: str) -> float:
+    """Mean points of random play in CoinRun."""
+    place = ROOT / "results" / "games" / "procgen" / "coinrun"
+    played_ = pd.concat(map(pd.read_csv, sorted(place.glob("*/evaluation/episodes.csv"))))
+    chosen = (played_["method"] == "random") & (played_["variant"] == variant)
+    return float(played_.loc[chosen, "episode_return"].mean())
 
 
 def coinrun_clipped(method: str) -> list[float]:
@@ -82,6 +91,8 @@ def ale_games() -> str:
 ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
     "cartpole_ppo_s": ("CartPole", "`experiment=cartpole total_steps=60_000`"),
     "cartpole_reinforce_s": ("CartPole", "`experiment=cartpole_reinforce`"),
+    "cartpole_bare_s": ("CartPole", "the same, `algo.baseline=false`"),
+    "cartpole_a2c_s": ("CartPole", "`env=gymnasium algo=a2c env.n_envs=8 total_steps=200_000`"),
     "cartpole_ppg_s": (
         "CartPole",
         "`experiment=cartpole algo=ppg algo.value_epochs=20 algo.n_policy_phases=8 "
@@ -101,9 +112,9 @@ ALGORITHMS = {  # folders of results/algorithms: the task, who plays it
     "one_frame_memory_s": ("Breakout, one picture at a time", "`experiment=one_frame`"),
     "one_frame_plain_s": ("Breakout, one picture at a time", "the same without memory"),
     "dqn": ("Breakout, pictures of 44x44", "`experiment=dqn env.size=44`"),
+    "curl": ("Breakout, pictures of 44x44", "`experiment=curl env.size=44`"),
     "qrdqn_short": ("Breakout, pictures of 44x44", "QR-DQN, a rate of 1e-4"),
     "qrdqn_long": ("Breakout, pictures of 44x44", "QR-DQN, a rate of 2.5e-4"),
-    "curl": ("Breakout, pictures of 44x44", "`experiment=curl env.size=44`"),
 }
 
 
@@ -119,7 +130,8 @@ def algorithms() -> str:
         for variant, rows in games.groupby("variant", sort=False):
             seeds_ = rows.groupby("train_seed")
             points = " / ".join(f"{x:.1f}" for x in seeds_["episode_return"].mean())
-            steps = " / ".join(dict.fromkeys(f"{x:,}" for x in seeds_["step"].max()))
+            lengths = [f"{x:,}" for x in seeds_["step"].max()]
+            steps = lengths[0] if len(set(lengths)) == 1 else " / ".join(lengths)
             where = task if variant == CLEAN else f"{task}, `{variant}`"
             chance = f"{by_chance(task, str(variant)):.1f}"
             cells = (where, agent, steps, str(seeds_.size().max()), points, chance)

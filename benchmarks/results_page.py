@@ -473,6 +473,8 @@ def _algorithms() -> list[str]:
     ]
     others = [*games_page.coinrun_clipped("procgen"), *games_page.coinrun_clipped("procgen_drac")]
     unseen = {m: games_page.coinrun_against(m, drac, "unseen") for m in (ppg, idaac)}
+    chance = games_page.coinrun_random("unseen")
+    above = [np.mean(games_page.coinrun_points(m, "unseen")) - chance for m in (ppg, idaac, drac)]
     (seeds,) = {len(games_page.coinrun(m)) for m in (ppg, idaac, drac)}
     large, small = (" and ".join(f"{x:.2f}" for x in pair) for pair in (clipped[:2], clipped[2:]))
     return [
@@ -480,6 +482,7 @@ def _algorithms() -> list[str]:
         f"PPO and DrAC with SB3's weights clip up to {max(others):.2f} there, and learn",
         "On levels they never saw PPG differs from DrAC with the same weights by "
         f"{_gap(unseen[ppg])} points, IDAAC by {_gap(unseen[idaac])} ({_WORDS[seeds]} seeds each",
+        f"random play is {min(above):.1f} to {max(above):.1f} points below them",
         f"({scenes['ppo with rnd']} scenes with curiosity, {scenes['ppo']} without, "
         f"{found['steps'].max():,} steps, one seed)",
     ]

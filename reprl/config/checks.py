@@ -6,9 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from reprl import trust
 from reprl.config.placement import gpu_count, machine_cores, shares_minibatches
@@ -57,7 +59,7 @@ def check_algo(config: Config) -> None:
         if key in NOT_HERE:
             raise UserError(f"algo.{key}={value} cannot be set: {NOT_HERE[key]}.")
         if key not in known:
-            raise UserError(f"there is no key 'algo.{key}' for {words[-1]}.{nearest(key, known)}")
+            raise _unknown_key(config, key, words[-1], known)
     if words[-1] in PLAIN_ONLY and config.mode != "plain":
         name = config.choices.get("algo")
         raise UserError(f"algo={name} has no fast mode: set mode=plain.")
@@ -66,6 +68,31 @@ def check_algo(config: Config) -> None:
     for key in FLAGS:
         if key in config.algo and key in WITHOUT_RANGE[words[-1]]:
             flag(f"algo.{key}", config.algo[key])
+
+
+def _unknown_key(config: Config, key: str, algorithm: str, known: list[str]) -> UserError:
+    """What to say of a key that the algorithm has not: an experiment may be what set it."""
+    says = f"there is no key 'algo.{key}' for {algorithm}"
+    name = config.choices.get("experiment")
+    strange = {f"algo.{k}" for k in config.algo if k not in known}
+    foreign = sorted(strange & _sets(name)) if name else []
+    if f"algo.{key}" not in foreign:
+        return UserError(f"{says}.{nearest(key, known)}")
+    without = " ".join(f"'~{key}'" for key in foreign)
+    return UserError(
+        f"{says}: experiment={name} sets it for another algorithm. Leave the experiment out, or "
+        f"add {without}."
+    )
+
+
+def _sets(experiment: str) -> set[str]:
+    """The keys of `algo` that a shipped experiment sets; none of one of the user's own."""
+    file = resources.files("reprl.conf") / "experiment" / f"{experiment}.yaml"
+    if not file.is_file():
+        return set()
+    said = yaml.safe_load(file.read_text())
+    bases = [base for base in said.get("defaults", ()) if isinstance(base, str)]
+    return {f"algo.{key}" for key in said.get("algo", {})}.union(*map(_sets, bases))
 
 
 def _check_actors(config: Config) -> None:
@@ -85,6 +112,11 @@ def _check_actors(config: Config) -> None:
         raise UserError(
             f"env.n_envs={config.env.n_envs} cannot be dealt out to algo.runners={runners} evenly: "
             f"choose a multiple of {runners}."
+        )
+    if config.profile:
+        raise UserError(
+            f"profile=true sees one process, and algo={name} plays and learns in Ray's: leave it "
+            "out."
         )
     if config.env.curriculum is not None:
         raise UserError(

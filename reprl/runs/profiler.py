@@ -39,20 +39,25 @@ class Profiler(BaseCallback):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder / FOLDER
-        self.updates = self.recorded = -1  # that have been seen, that were recorded
+        self.rollouts = -1  # that are over
         self.running: Any = None
         self.over = self.folder.exists()  # a run that is resumed has its profile
 
+    @property
+    def updates(self) -> int:
+        """Updates so far: one after each rollout, or as a replay algorithm has counted them."""
+        counted = getattr(self.model, "_updates", None)
+        return self.rollouts if counted is None else int(counted)
+
     def _on_rollout_start(self) -> None:
-        self.updates += 1
+        self.rollouts += 1
         if self.over:
             return
         if self.running is None:
-            if self.updates >= 1:
+            if self.updates >= 1:  # replay algorithms first fill their memory
                 self._begin()
             return
-        self.recorded += 1
-        if perf_counter() - self.began > ENOUGH:
+        if self.updates > self.before_updates and perf_counter() - self.began > ENOUGH:
             self._end()
 
     def _on_step(self) -> bool:
@@ -61,14 +66,14 @@ class Profiler(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
+        self.rollouts += 1  # the last one's update is over too
         if self.running is not None:
-            self.recorded += 1
             self._end()
         elif not self.over:
-            print("WARNING: profile=true found nothing to record: the run had one update only.")
+            print("WARNING: profile=true found nothing to record: no update came after the first.")
 
     def _begin(self) -> None:
-        self.recorded = 0
+        self.before_updates = self.updates
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would say that it starts and stops
         self.before = dict(self._timings())
         activities = [torch.profiler.ProfilerActivity.CPU]
@@ -82,11 +87,12 @@ class Profiler(BaseCallback):
         seconds = perf_counter() - self.began
         profile, self.running, self.over = self.running, None, True
         profile.stop()
+        recorded = self.updates - self.before_updates
         self.folder.mkdir(exist_ok=True)
         averages = profile.key_averages()
         spent = {part: now - self.before[part] for part, now in self._timings().items()}
         spans = {SPANS[a.key]: a.cpu_time_total / 1e6 for a in averages if a.key in SPANS}
-        text = where_a_second_goes(seconds, spent, spans, self.recorded)
+        text = where_a_second_goes(seconds, spent, spans, recorded)
         operations = averages.table(sort_by="self_cpu_time_total", row_limit=OPERATIONS)
         write_atomically(self.folder / TABLE, f"{text}\n\n{operations}\n")
         draft = self.folder / f".{TRACE}"  # the ending says how it is written

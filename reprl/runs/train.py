@@ -291,6 +291,12 @@ def require_unchanged(folder: RunFolder, config: Config, *, saved: bool) -> None
             f"{folder.path} has lost the checkpoint it began with: train again with "
             f"parent={config.parent}."
         )
+    step = folder.record().get("step")
+    if not saved and isinstance(step, int) and step > 0:  # exported, or its checkpoints are gone
+        raise UserError(
+            f"{folder.path} has no checkpoint, and its record ends at step {step:,}: it can be "
+            "reported, not resumed."
+        )
 
 
 def say_version(record: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ SETTINGS = (
     "under a soft 21x21 mask that nobody teaches",
     "400 looks of 8 games",
     "on pictures of 44x44",
-    "it had learned nothing after 60,000 of them",
+    "which with the lower of two rates had learned nothing after 60,000 steps",
     "Crossings of 16 chickens during training",
     "within 41,000 steps",
     "random play makes 1.4 points there",

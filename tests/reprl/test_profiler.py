@@ -59,3 +59,34 @@ def test_a_run_is_profiled_and_stays_the_same(
     assert "aten::" in table
     assert all(IN_TABLE[span] in table for span in spans)
     assert sorted(file.name for file in trace.parent.iterdir()) == ["table.txt", "trace.json.gz"]
+
+
+@pytest.mark.slow
+def test_a_replay_algorithm_is_recorded_from_its_first_update_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rollouts before `learning_starts` learn nothing, and were once taken for updates."""
+    for limit in ("ENOUGH", "MOST"):  # however slow the machine
+        monkeypatch.setattr(f"reprl.runs.profiler.{limit}", 1e9)
+    run = tmp_path / "run"
+    words = [w for w in OTHERS["dqn"] if not w.startswith("algo.learning_starts")]
+    settings = [*RUN, "algo=dqn", *words, "algo.learning_starts=64", "eval.every=0"]
+    assert main(["train", *settings, "profile=true", f"run_dir={run}"]) == 0
+    assert "WARNING" not in capsys.readouterr().out
+    table = (run / "profile" / "table.txt").read_text()
+    backward = next(row for row in table.splitlines() if row.startswith("update: backward pass"))
+    assert int(backward.split()[-2]) > 0
+    # a rollout is 8 steps: of 24, those that end after step 64 are learned from, the first unseen
+    assert "(15 updates in" in table
+
+
+@pytest.mark.slow
+def test_a_run_that_never_learns_twice_has_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [w for w in OTHERS["dqn"] if not w.startswith("algo.learning_starts")]
+    total = next(int(w.split("=")[1]) for w in (*RUN, *words) if w.startswith("total_steps"))
+    settings = [*RUN, "algo=dqn", *words, f"algo.learning_starts={total - 1}", "eval.every=0"]
+    assert main(["train", *settings, "profile=true", f"run_dir={tmp_path / 'run'}"]) == 0
+    assert "no update came after the first" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "profile").exists()

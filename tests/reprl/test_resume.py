@@ -102,6 +102,17 @@ def test_a_branch_without_its_first_checkpoint_is_refused(
     commands.refuse(["resume", str(tmp_path / "run")], str(tmp_path / "run"), "checkpoint")
 
 
+def test_a_run_that_was_published_without_checkpoints_is_not_begun_anew(
+    whole: Path, tmp_path: Path, commands: Commands
+) -> None:
+    place = killed_copy(whole, tmp_path)
+    shutil.rmtree(place / "checkpoints")
+    before = (place / "metrics.csv").read_bytes()
+    commands.refuse(["resume", str(place)], str(place), "no checkpoint", "reported, not resumed")
+    assert (place / "metrics.csv").read_bytes() == before
+    assert not (place / "checkpoints").exists()
+
+
 def test_a_run_whose_settings_were_edited_is_not_the_same_run(
     whole: Path, tmp_path: Path, commands: Commands
 ) -> None:

@@ -47,6 +47,8 @@ algo.actor_loss_coef=-1 | algo.actor_loss_coef=-1
 algo.momentum=1 | algo.momentum=1
 encoder=xresnet encoder.stages=[0] | encoder.stages
 encoder=xresnet encoder.squeeze=2 | encoder.squeeze=2
+experiment=cartpole algo=a2c | algo.batch_size | experiment=cartpole sets it | '~algo.n_epochs'
+experiment=cartpole algo=ppo +algo.lstm_size=8 | algo.lstm_size | Did you mean
 algo=a2c algo.momentum=0.9 | algo.momentum | algo.optimizer=adam
 +algo.intrinsic=rnd | algo.intrinsic=rnd | set with intrinsic=
 algo=imitation +algo.actor_loss_coef=1 | algo.actor_loss_coef
@@ -93,6 +95,7 @@ algo=dqn algo.n_step=3 | algo.n_step | n_steps
 algo=dqn ranks=2 | ranks=2 | algo=dqn
 algo=impala ranks=2 | ranks=2 | algo=impala
 algo=impala algo.runners=3 | env.n_envs=8 | algo.runners=3
+algo=impala profile=true | profile=true | Ray
 algo=impala env.workers=2 | env.workers=2 | algo.runners=2
 algo=impala algo.address=here | algo.address=here | HOST:PORT
 algo=apex auxiliary=contrastive | auxiliary=contrastive | algo=apex
