@@ -39,18 +39,18 @@ def scores() -> str:
 
 
 def elsewhere() -> str:
-    """Mean points on the other variants, worst first, of the shipped agents that played them."""
+    """Mean points on the other variants, of the shipped agents that played them."""
     found = {}
     for name in shipped():
         means = published_games(name).groupby("variant")["episode_return"].mean()
-        others = means.drop([CLEAN, *PUBLISHED], errors="ignore")
-        if len(others):
-            found[f"`agent:{name}`"] = others
-    table = pd.DataFrame(found)
-    lines = ["| variant | " + " | ".join(table) + " |", "|---" * (1 + len(found)) + "|"]
-    for variant, row in table.loc[table.iloc[:, 0].sort_values().index].iterrows():
+        if len(means.drop([CLEAN, *PUBLISHED], errors="ignore")):
+            found[f"`agent:{name}`"] = means.drop(PUBLISHED)
+    table = pd.DataFrame(found).T
+    order = [CLEAN, *table.drop(columns=CLEAN).mean().sort_values().index]
+    lines = ["| agent | " + " | ".join(order) + " |", "|---" * (1 + len(order)) + "|"]
+    for agent, row in table[order].iterrows():
         cells = ["" if np.isnan(x) else f"{x:.1f}" for x in row]
-        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
+        lines.append(f"| {agent} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

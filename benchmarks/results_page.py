@@ -213,9 +213,13 @@ FIRST = {
 }
 
 
+WEAK = "initialisation/sb3_s11"  # 20,480 steps of imitation
 CONTINUED = {  # folder of results/ppo_from_imitation: whom PPO went on from, and their games
     "best": ("`agent:imitation_best`", "agents/imitation_best"),
     "s14": ("seed 14 of `imitation_background`", "imitation/imitation_background-s14"),
+    "imitation": ("`agent:imitation`", "agents/imitation"),
+    "imitation_background": ("`agent:imitation_background`", "agents/imitation_background"),
+    "weak": ("seed 11 of `sb3` below, a weak agent", WEAK),
 }
 
 
@@ -224,6 +228,7 @@ def continued() -> str:
     shown = (CLEAN, "green_lines")
     heads = [f"{variant}, {when}" for variant in shown for when in ("before", "after PPO")]
     lines = ["| PPO from | steps | rate | " + " | ".join(heads) + " |", "|---" * 7 + "|"]
+    changed: dict[str, list[str]] = {"gains from": [], "loses from": []}
     for name, (words, origin) in CONTINUED.items():
         place = ROOT / "results" / "ppo_from_imitation" / name
         after = pd.read_csv(place / "evaluation" / "episodes.csv")
@@ -233,12 +238,18 @@ def continued() -> str:
         lines.append(
             f"| {words} | {after['step'].iloc[0]:,} | {rate:g} | " + " | ".join(cells) + " |"
         )
-    return "\n".join(lines)
+        first, second = (g.loc[g["variant"] == CLEAN, "episode_return"] for g in (before, after))
+        difference_ = second.mean() - first.mean()
+        if abs(difference_) > 2 * np.hypot(first.sem(), second.sem()):
+            changed["gains from" if difference_ > 0 else "loses from"].append(words)
+    said = [f"{verb} {declared_page.listed(names)}" for verb, names in changed.items() if names]
+    rest = "of the others the score on the clean game changes by less than two standard errors"
+    return "\n".join(lines) + f"\n\nPPO {', '.join(said)}; {rest}, one run each."
 
 
 def _games(games: pd.DataFrame, variant: str) -> str:
     points = games.loc[games["variant"] == variant, "episode_return"]
-    return f"{points.mean():.0f} ± {points.sem():.0f}"
+    return f"{points.mean():.0f} ± {points.sem():.0f}" if len(points) else ""
 
 
 def by_ppo() -> str:
