@@ -35,13 +35,14 @@ def test_the_tables_of_results() -> None:
         means = played["episode_return"].mean()
         assert [f"{means[v]:.1f}" for v in head[1:]] == row[1:]
     head, *rows = between(text, "shipped more")
-    for column, agent in enumerate(head[1:], start=1):
-        name = agent.strip("`").removeprefix("agent:")
+    assert {row[0] for row in rows} == {f"`agent:{name}`" for name in shipped()}
+    for row in rows:
+        name = row[0].strip("`").removeprefix("agent:")
         played = games(name).groupby("variant")
         more = [*OTHER, *COLOURS] if name == ROBUST else []  # that its sentence is about
-        for row in rows:
-            assert played.size()[row[0]] == (20 if row[0] in more else 5)
-            assert f"{played['episode_return'].mean()[row[0]]:.1f}" == row[column]
+        for variant, cell in zip(head[1:], row[1:], strict=True):
+            assert played.size()[variant] == (20 if variant in ["original", *more] else 5)
+            assert f"{played['episode_return'].mean()[variant]:.1f}" == cell
 
 
 def test_the_sentences_of_readme() -> None:
