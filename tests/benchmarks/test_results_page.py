@@ -46,7 +46,7 @@ SETTINGS = (
     "random play makes 1.4 points there",
     "in 5 games each",
     "(of 20 on the seven that its sentence names)",
-    "of 10 under the hard mask of motion",
+    "of 10 under the hard mask of motion and the mask taught by the truth",
     "intervals that exclude 0 and are not corrected for their number",
     "By imitation, 20,480 steps on the variant either way, mean of 10 games",
     "Agents on frames, 20,480 steps, seeds 11 / 12 / 13, mean of 10 games",
